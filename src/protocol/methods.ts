@@ -1,0 +1,242 @@
+import * as z from 'zod';
+import { BaselineView, ContractDiagnostic, ContractView } from './contract.ts';
+import {
+  ArtefactRef,
+  CandidateDigest,
+  ContractDigest,
+  FencingToken,
+  IntegrationId,
+  RelPath,
+  RunId,
+  SessionId,
+  Sha256,
+  WallTime,
+} from './primitives.ts';
+import {
+  AwaySummary,
+  CandidateView,
+  EvidenceEvent,
+  InferenceOptions,
+  IntegrationView,
+  KernelStatus,
+  ModelView,
+  SessionSummary,
+  SessionView,
+  VerificationView,
+  WorkspaceFile,
+  WorkspaceSource,
+} from './views.ts';
+
+/** Highest protocol version this build speaks, and the lowest it still accepts. */
+export const protocolVersion = 1;
+export const oldestProtocolVersion = 1;
+
+interface MethodSpec<P extends z.ZodType, R extends z.ZodType> {
+  readonly params: P;
+  readonly result: R;
+  /** Protocol version that introduced the method. */
+  readonly since: number;
+  /** `write` changes state: refused while draining or with execution off. `read` never needs authority. */
+  readonly access: 'read' | 'write';
+}
+const m = <P extends z.ZodType, R extends z.ZodType>(
+  access: 'read' | 'write',
+  params: P,
+  result: R,
+  since = 1,
+): MethodSpec<P, R> => ({ params, result, since, access });
+
+const nothing = z.strictObject({});
+const absolutePath = z.string().min(1).max(4096);
+const reviewer = z.strictObject({ name: z.string().min(1).max(120), channel: z.enum(['window', 'tty', 'script']) });
+
+/** Requests, client → Kernel. One entry a method; params are parsed at dispatch, results are typed. */
+export const methods = {
+  'kernel/status': m('read', nothing, KernelStatus),
+  /** Probes engine, image and inference anew before answering. */
+  'kernel/probe': m('read', nothing, KernelStatus),
+  /** Settles what runs (trigger `kernel_drain`), then exits. `force` false refuses when something is unsettled. */
+  'kernel/stop': m('write', z.strictObject({ settle: z.boolean() }), z.strictObject({ stopping: z.boolean() })),
+  'kernel/models': m('read', nothing, z.strictObject({ models: z.array(ModelView) })),
+
+  'contract/check': m(
+    'read',
+    z.strictObject({ path: absolutePath, text: z.string().max(1_000_000).optional() }),
+    z.strictObject({ root: z.string().nullable(), diagnostics: z.array(ContractDiagnostic) }),
+  ),
+  'contract/freeze': m('write', z.strictObject({ path: absolutePath }), ContractView),
+  'contract/get': m('read', z.strictObject({ digest: ContractDigest }), ContractView),
+  'contract/list': m(
+    'read',
+    z.strictObject({ root: absolutePath.optional() }),
+    z.strictObject({ contracts: z.array(ContractView) }),
+  ),
+  /** Runs the baseline in the sandbox (waits for the slot); cancellable with `$/cancelRequest`. */
+  'contract/baseline': m('write', z.strictObject({ digest: ContractDigest }), BaselineView),
+
+  'session/start': m(
+    'write',
+    z.strictObject({
+      digest: ContractDigest,
+      engine: z.enum(['ollama', 'rehearsal']),
+      /** Ollama: a tag. Rehearsal: a script's name, or an absolute path of a script file. */
+      model: z.string().min(1).max(1024),
+      options: InferenceOptions.partial().optional(),
+      /** `false` leaves the session without controller, bounded by its contract alone. */
+      control: z.boolean().default(true),
+    }),
+    z.strictObject({ session: SessionView, token: FencingToken.nullable() }),
+  ),
+  'session/list': m(
+    'read',
+    z.strictObject({
+      root: absolutePath.optional(),
+      before: WallTime.optional(),
+      limit: z.number().int().min(1).max(500).default(100),
+    }),
+    z.strictObject({ sessions: z.array(SessionSummary), more: z.boolean() }),
+  ),
+  'session/get': m('read', z.strictObject({ session: SessionId }), SessionView),
+  /** The whole evidence of a session, in order, paged by sequence number. */
+  'session/events': m(
+    'read',
+    z.strictObject({
+      session: SessionId,
+      after: z.number().int().default(0),
+      limit: z.number().int().min(1).max(1000).default(500),
+    }),
+    z.strictObject({ events: z.array(EvidenceEvent), more: z.boolean() }),
+  ),
+  /** `control` gives the fencing token; `takeOver` takes it from a connected controller (who is told). */
+  'session/attach': m(
+    'write',
+    z.strictObject({ session: SessionId, mode: z.enum(['control', 'observe']), takeOver: z.boolean().default(false) }),
+    z.strictObject({ session: SessionView, token: FencingToken.nullable() }),
+  ),
+  'session/detach': m('write', z.strictObject({ session: SessionId }), nothing),
+  /** Settles the running attempt, or takes a waiting one from the queue. */
+  'session/cancel': m('write', z.strictObject({ session: SessionId, token: FencingToken }), SessionView),
+  /** Another attempt within budget: a correction with feedback, or a fresh try. */
+  'session/attempt': m(
+    'write',
+    z.strictObject({ session: SessionId, token: FencingToken, feedback: z.string().max(8000).optional() }),
+    SessionView,
+  ),
+  'session/close': m('write', z.strictObject({ session: SessionId, token: FencingToken }), SessionView),
+
+  'candidate/get': m('read', z.strictObject({ session: SessionId, candidate: CandidateDigest }), CandidateView),
+  /** Verifies again; each run is its own record. */
+  'candidate/verify': m('write', z.strictObject({ session: SessionId, candidate: CandidateDigest }), VerificationView),
+  /** Records acceptance of exactly these bytes and, unless told otherwise, integrates them. */
+  'candidate/accept': m(
+    'write',
+    z.strictObject({
+      session: SessionId,
+      candidate: CandidateDigest,
+      verification: RunId,
+      reviewer,
+      comment: z.string().max(8000).default(''),
+      integrate: z.boolean().default(true),
+    }),
+    z.strictObject({ session: SessionView, integration: IntegrationView.nullable() }),
+  ),
+  /** Rejects; with `correct` a correction attempt is reserved with the comment as feedback, if the budget has one. */
+  'candidate/reject': m(
+    'write',
+    z.strictObject({
+      session: SessionId,
+      candidate: CandidateDigest,
+      reviewer,
+      comment: z.string().max(8000),
+      correct: z.boolean(),
+    }),
+    SessionView,
+  ),
+  'candidate/integrate': m(
+    'write',
+    z.strictObject({ session: SessionId, candidate: CandidateDigest }),
+    z.strictObject({ session: SessionView, integration: IntegrationView }),
+  ),
+  'integration/undo': m(
+    'write',
+    z.strictObject({ session: SessionId, integration: IntegrationId }),
+    z.strictObject({ session: SessionView, integration: IntegrationView }),
+  ),
+
+  /** Bytes of an artefact, base64, re-hashed on read. At most 1 MiB a call. */
+  'artefact/read': m(
+    'read',
+    z.strictObject({
+      sha256: Sha256,
+      offset: z.number().int().nonnegative().default(0),
+      length: z.number().int().min(1).max(1_048_576).default(1_048_576),
+    }),
+    z.strictObject({ artefact: ArtefactRef, offset: z.number().int(), base64: z.string() }),
+  ),
+  /** The Kernel-owned workspace of a session: live while an attempt runs. */
+  'workspace/list': m(
+    'read',
+    z.strictObject({ session: SessionId }),
+    z.strictObject({ source: WorkspaceSource, files: z.array(WorkspaceFile) }),
+  ),
+  'workspace/read': m(
+    'read',
+    z.strictObject({ session: SessionId, path: RelPath }),
+    z.strictObject({ source: WorkspaceSource, mode: z.number().int(), sha256: Sha256, base64: z.string() }),
+  ),
+
+  /** Missed events since `lastSeenSeq`, or `snapshot: true` when they are too many (then fetch views anew). */
+  'evidence/subscribe': m(
+    'read',
+    z.strictObject({ lastSeenSeq: z.number().int().nonnegative() }),
+    z.strictObject({ seq: z.number().int(), snapshot: z.boolean(), events: z.array(EvidenceEvent) }),
+  ),
+  /** The window proves itself: `present` after a fulfilled round trip to the renderer. */
+  'window/presence': m(
+    'write',
+    z.strictObject({ ui: z.enum(['present', 'unreachable']), stalledMs: z.number().nonnegative() }),
+    nothing,
+  ),
+  /** Courtesy from `deactivate`: makes settlement faster, is never needed. */
+  'window/closing': m('write', nothing, nothing),
+  'window/away': m('read', z.strictObject({ since: WallTime.nullable() }), AwaySummary),
+} as const;
+
+export type Method = keyof typeof methods;
+/** What a caller passes: defaults may be left out. */
+export type Params<M extends Method> = z.input<(typeof methods)[M]['params']>;
+/** What a handler gets: parsed, defaults filled in. */
+export type ParsedParams<M extends Method> = z.output<(typeof methods)[M]['params']>;
+export type Result<M extends Method> = z.output<(typeof methods)[M]['result']>;
+
+/** Requests, Kernel → window: asked with a bounded wait; no answer is `unknown`, never `none`. */
+export const clientMethods = {
+  'editor/unsaved': {
+    params: z.strictObject({ paths: z.array(absolutePath) }),
+    result: z.strictObject({ unsaved: z.array(absolutePath) }),
+  },
+} as const;
+export type ClientMethod = keyof typeof clientMethods;
+
+/** Notifications, Kernel → client. `seq` is contiguous: a gap means "ask again with evidence/subscribe". */
+export const notifications = {
+  'evidence/events': z.strictObject({ events: z.array(EvidenceEvent) }),
+  /** State that is not evidence changed (queue, presence, health, clients): fetch `kernel/status` or the session. */
+  'kernel/changed': z.strictObject({ what: z.enum(['status', 'session']), session: SessionId.nullable() }),
+  /** A client lost control of a session to another. */
+  'session/controlLost': z.strictObject({ session: SessionId, by: z.string() }),
+} as const;
+export type Notification = keyof typeof notifications;
+export type NotificationParams<N extends Notification> = z.output<(typeof notifications)[N]>;
+
+export const ClientHello = z.strictObject({
+  kind: z.enum(['window', 'cli', 'test']),
+  name: z.string().min(1).max(120),
+  version: z.string().max(40),
+  clientId: z.string(),
+  /** What happens to sessions this client controls when it goes: design 10, "Window close". */
+  onClose: z.enum(['settle', 'finishAttempt']),
+  /** Milliseconds a lost connection may take to come back before settlement. 0 settles at once. */
+  graceMs: z.number().int().min(0).max(600_000),
+});
+export type ClientHello = z.infer<typeof ClientHello>;
