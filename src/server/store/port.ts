@@ -1,0 +1,84 @@
+import type { ArtefactRef, Sha256, WallTime } from '../../protocol/primitives.ts';
+
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+
+export interface NewEvent {
+  readonly type: string;
+  readonly data: Json;
+}
+
+export interface StoredEvent {
+  /** Contiguous over the whole log, from 1. */
+  readonly seq: number;
+  readonly stream: string;
+  /** Contiguous in the stream, from 1. */
+  readonly version: number;
+  readonly type: string;
+  readonly at: WallTime;
+  readonly data: Json;
+  readonly hash: Sha256;
+}
+
+/** A row of a projection: rebuilt from events, written in the same transaction as they are. */
+export interface ViewRow {
+  readonly kind: 'session' | 'contract' | 'container' | 'baseline' | 'ledger';
+  readonly key: string;
+  /** For filtering lists; empty where it has no meaning. */
+  readonly root: string;
+  readonly createdAt: WallTime;
+  readonly updatedAt: WallTime;
+  readonly json: Json;
+}
+
+/** The stream's version is not the expected one: somebody else wrote. A defect or a race, never retried blindly. */
+export class VersionConflict extends Error {
+  override readonly name = 'VersionConflict';
+}
+/** Another Kernel with a higher epoch has opened the store: this one may write nothing any more. */
+export class StaleEpoch extends Error {
+  override readonly name = 'StaleEpoch';
+}
+
+export interface Store {
+  /** One higher at each Kernel start; checked inside each write transaction. */
+  readonly epoch: number;
+  /** Random, made with the store: the identity of this home in container labels. */
+  readonly homeId: string;
+  /**
+   * Appends durably (synchronous=FULL) and updates views in the same transaction. `views` gets the stored events, so
+   * that rows can carry their sequence numbers. Throws VersionConflict, StaleEpoch, EscrowError StorageFull or
+   * StorageUnwritable.
+   */
+  append(
+    stream: string,
+    expectedVersion: number,
+    events: readonly NewEvent[],
+    views?: (stored: readonly StoredEvent[]) => readonly ViewRow[],
+  ): readonly StoredEvent[];
+  load(stream: string, afterVersion?: number): readonly StoredEvent[];
+  /** Events of all streams after a sequence number, at most `limit`. */
+  since(seq: number, limit: number): readonly StoredEvent[];
+  /** Events of one stream after a global sequence number. */
+  streamSince(stream: string, seq: number, limit: number): readonly StoredEvent[];
+  head(): number;
+  /** Called after commit, in order. */
+  onAppended(listener: (events: readonly StoredEvent[]) => void): () => void;
+  view(kind: ViewRow['kind'], key: string): ViewRow | undefined;
+  /** Newest `updatedAt` first. */
+  views(kind: ViewRow['kind'], filter?: { root?: string; before?: WallTime; limit?: number }): readonly ViewRow[];
+  /** Recomputes every hash chain; returns the streams whose chain is broken. */
+  verifyChains(): readonly { readonly stream: string; readonly version: number; readonly reason: string }[];
+  readonly artefacts: ArtefactStore;
+  close(): void;
+}
+
+/** Content-addressed files: temp → write → fsync → rename → fsync of the folder; the row only afterwards. */
+export interface ArtefactStore {
+  /** `owner` is charged (128 MiB a session, temporary writes included). Throws EscrowError StorageFull, StorageUnwritable. */
+  put(bytes: Uint8Array, owner: string): Promise<ArtefactRef>;
+  /** Re-hashed on read. Throws EscrowError NotFound, ArtefactDamaged. */
+  get(sha256: Sha256): Promise<Uint8Array>;
+  has(sha256: Sha256): boolean;
+  /** Bytes of all artefacts. */
+  total(): number;
+}
