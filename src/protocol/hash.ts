@@ -1,0 +1,29 @@
+import { createHash } from 'node:crypto';
+import type { Sha256 } from './primitives.ts';
+
+/** SHA-256 of bytes, or of a string's UTF-8. */
+export function sha256(bytes: Uint8Array | string): Sha256 {
+  return createHash('sha256').update(bytes).digest('hex') as Sha256;
+}
+
+/** JSON with sorted keys and no spaces; `undefined` members are left out. Throws on what JSON cannot hold. */
+export function canonicalJson(value: unknown): string {
+  if (value === null || typeof value === 'boolean' || typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) throw new TypeError('canonicalJson: not a finite number');
+    return JSON.stringify(value);
+  }
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  if (typeof value === 'object') {
+    const entries = Object.entries(value)
+      .filter(([, v]) => v !== undefined)
+      .toSorted(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+    return `{${entries.map(([k, v]) => `${JSON.stringify(k)}:${canonicalJson(v)}`).join(',')}}`;
+  }
+  throw new TypeError(`canonicalJson: ${typeof value} has no JSON form`);
+}
+
+/** Digest of a value's canonical JSON. */
+export function digestOf(value: unknown): Sha256 {
+  return sha256(canonicalJson(value));
+}
