@@ -17,7 +17,7 @@ const results = await Promise.allSettled([
 ]);
 for (const [index, result] of results.entries()) {
   if (result.status === 'rejected') {
-    process.stderr.write(`error: ${names[index] ?? 'assets'}: ${String((result.reason as Error).message)}\n`);
+    process.stderr.write(`error: ${names[index] ?? 'assets'}: ${(result.reason as Error).message}\n`);
     process.exitCode = 1;
   }
 }

@@ -65,18 +65,15 @@ function options(name: BundleName, production: boolean): BuildOptions {
   const maps: BuildOptions = production
     ? { minify: true, keepNames: true }
     : { sourcemap: 'linked', sourcesContent: false };
-  switch (name) {
-    case 'executor':
-      // Its hash is part of every binding and names the prepared image: the same bytes in every mode and on every
-      // machine, and readable, because it is what a careful person looks at first. Debian's Node 20 runs it.
-      return { ...shared, target: 'node20', banner: { js: fileUrl } };
-    case 'kernel':
-      return { ...shared, ...maps, target: 'node22', banner: { js: fileUrl }, plugins: [unusedByUs, sqliteBinding] };
-    case 'cli':
-      return { ...shared, ...maps, target: 'node22', banner: { js: `#!/usr/bin/env node\n${fileUrl}` } };
-    case 'extension':
-      return { ...shared, ...maps, target: 'node22', banner: { js: fileUrl }, external: ['vscode'] };
-  }
+  const each: Readonly<Record<BundleName, BuildOptions>> = {
+    // Its hash is part of every binding and names the prepared image: the same bytes in every mode and on every
+    // machine, and readable, because it is what a careful person looks at first. Debian's Node 20 runs it.
+    executor: { target: 'node20', banner: { js: fileUrl } },
+    kernel: { ...maps, target: 'node22', banner: { js: fileUrl }, plugins: [unusedByUs, sqliteBinding] },
+    cli: { ...maps, target: 'node22', banner: { js: `#!/usr/bin/env node\n${fileUrl}` } },
+    extension: { ...maps, target: 'node22', banner: { js: fileUrl }, external: ['vscode'] },
+  };
+  return { ...shared, ...each[name] };
 }
 
 /** Writes one bundle into `dist/`. Throws esbuild's BuildFailure. */
