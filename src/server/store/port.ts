@@ -21,7 +21,7 @@ export interface StoredEvent {
 
 /** A row of a projection: rebuilt from events, written in the same transaction as they are. */
 export interface ViewRow {
-  readonly kind: 'session' | 'contract' | 'container' | 'baseline' | 'ledger';
+  readonly kind: 'session' | 'open' | 'contract' | 'run' | 'baseline' | 'ledger';
   readonly key: string;
   /** For filtering lists; empty where it has no meaning. */
   readonly root: string;

@@ -1,0 +1,313 @@
+import { randomBytes } from 'node:crypto';
+import path from 'node:path';
+import type Database from 'better-sqlite3';
+import { canonicalJson, sha256 } from '../../protocol/hash.ts';
+import type { Sha256 } from '../../protocol/primitives.ts';
+import { createArtefactStore } from './artefacts.ts';
+import { openDatabase } from './database.ts';
+import { guarded } from './faults.ts';
+import type { Migration } from './migrations.ts';
+import { StaleEpoch, VersionConflict, type Json, type Store, type StoredEvent, type ViewRow } from './port.ts';
+
+export interface OpenStoreOptions {
+  /** State folder, already checked (protocol/home). The caller holds the Kernel lock of it. */
+  readonly home: string;
+  /** Wall clock, milliseconds. */
+  readonly now: () => number;
+  /** SQLite's binding beside a bundle; undefined: node_modules. */
+  readonly nativeBinding?: string | undefined;
+  /** Bytes an owner may keep in artefacts; default 128 MiB. */
+  readonly artefactAllowance?: number;
+  /** Only tests hand in other steps. */
+  readonly migrations?: readonly Migration[];
+}
+
+interface EventRow {
+  readonly seq: number;
+  readonly stream: string;
+  readonly version: number;
+  readonly type: string;
+  readonly at: number;
+  readonly data: string;
+  readonly prev_hash: string;
+  readonly hash: string;
+}
+
+interface ViewRecord {
+  readonly kind: ViewRow['kind'];
+  readonly key: string;
+  readonly root: string;
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly json: string;
+}
+
+/** What the first event of a stream names as its predecessor. */
+const chainStart = '0'.repeat(64);
+
+/** The hash of an event covers its place (log and stream), its content and its predecessor. */
+function chainHash(row: Omit<EventRow, 'hash'>): Sha256 {
+  return sha256(canonicalJson([row.prev_hash, row.seq, row.stream, row.version, row.type, row.at, row.data]));
+}
+
+const toEvent = (row: EventRow): StoredEvent => ({
+  seq: row.seq,
+  stream: row.stream,
+  version: row.version,
+  type: row.type,
+  at: row.at,
+  data: JSON.parse(row.data) as Json,
+  hash: row.hash as Sha256,
+});
+
+const toView = (row: ViewRecord): ViewRow => ({
+  kind: row.kind,
+  key: row.key,
+  root: row.root,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+  json: JSON.parse(row.json) as Json,
+});
+
+function startEpoch(db: Database.Database): { readonly epoch: number; readonly homeId: string } {
+  const read = db.prepare<[string], number | string>('SELECT value FROM meta WHERE key = ?').pluck();
+  const write = db.prepare(
+    'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
+  );
+  return db
+    .transaction(() => {
+      const epoch = Number(read.get('epoch') ?? 0) + 1;
+      const homeId = String(read.get('homeId') ?? randomBytes(10).toString('hex'));
+      write.run('epoch', epoch);
+      write.run('homeId', homeId);
+      write.run('clean', 0);
+      return { epoch, homeId };
+    })
+    .immediate();
+}
+
+/**
+ * Opens the evidence store of a home: database, migrations, a new epoch, artefact files. Synchronous; the caller owns
+ * the result and closes it. Throws EscrowError StorageTooNew, StorageFull, StorageUnwritable.
+ */
+export function openStore(options: OpenStoreOptions): Store {
+  const { home, now } = options;
+  const db = openDatabase({
+    file: path.join(home, 'escrow.db'),
+    backups: path.join(home, 'backups'),
+    now,
+    nativeBinding: options.nativeBinding,
+    ...(options.migrations === undefined ? {} : { migrations: options.migrations }),
+  });
+  try {
+    return storeOver(db, options);
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
+  const { home, now } = options;
+  const { epoch, homeId } = guarded('opening the state database', () => startEpoch(db));
+
+  const epochNow = db.prepare<[], number>("SELECT value FROM meta WHERE key = 'epoch'").pluck();
+  const fence = (): void => {
+    const current = epochNow.get();
+    if (current !== epoch) throw new StaleEpoch(`this Kernel has epoch ${epoch}, the store is at ${String(current)}`);
+  };
+  const artefacts = createArtefactStore({
+    db,
+    folder: path.join(home, 'artefacts'),
+    now,
+    fence,
+    ...(options.artefactAllowance === undefined ? {} : { allowance: options.artefactAllowance }),
+  });
+
+  const columns = 'seq, stream, version, type, at, data, prev_hash, hash';
+  const headRow = db.prepare<[], { seq: number }>('SELECT COALESCE(MAX(seq), 0) AS seq FROM event');
+  const tailOf = db.prepare<[string], { version: number; hash: string }>(
+    'SELECT version, hash FROM event WHERE stream = ? ORDER BY version DESC LIMIT 1',
+  );
+  const insertEvent = db.prepare(
+    `INSERT INTO event (${columns}) VALUES (@seq, @stream, @version, @type, @at, @data, @prev_hash, @hash)`,
+  );
+  const setHead = db.prepare(
+    "INSERT INTO meta (key, value) VALUES ('head', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+  );
+  const upsertView = db.prepare(
+    `INSERT INTO view (kind, key, root, created_at, updated_at, json)
+     VALUES (@kind, @key, @root, @createdAt, @updatedAt, @json)
+     ON CONFLICT (kind, key) DO UPDATE SET root = excluded.root, created_at = excluded.created_at,
+       updated_at = excluded.updated_at, json = excluded.json`,
+  );
+  const loadRows = db.prepare<[string, number], EventRow>(
+    `SELECT ${columns} FROM event WHERE stream = ? AND version > ? ORDER BY version`,
+  );
+  const sinceRows = db.prepare<[number, number], EventRow>(
+    `SELECT ${columns} FROM event WHERE seq > ? ORDER BY seq LIMIT ?`,
+  );
+  const streamSinceRows = db.prepare<[string, number, number], EventRow>(
+    `SELECT ${columns} FROM event WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?`,
+  );
+  const oneView = db.prepare<[string, string], ViewRecord>('SELECT * FROM view WHERE kind = ? AND key = ?');
+  const viewsOfKind = db.prepare<[string, number, number], ViewRecord>(
+    'SELECT * FROM view WHERE kind = ? AND updated_at < ? ORDER BY updated_at DESC, key LIMIT ?',
+  );
+  const viewsOfRoot = db.prepare<[string, string, number, number], ViewRecord>(
+    'SELECT * FROM view WHERE kind = ? AND root = ? AND updated_at < ? ORDER BY updated_at DESC, key LIMIT ?',
+  );
+
+  const listeners = new Set<(events: readonly StoredEvent[]) => void>();
+  let head = headRow.get()?.seq ?? 0;
+  const undelivered: (readonly StoredEvent[])[] = [];
+  let delivering = false;
+  /** A listener may append itself: its events wait until everybody has heard of the earlier ones. */
+  const deliver = (): void => {
+    if (delivering) return;
+    delivering = true;
+    for (let batch = undelivered.shift(); batch !== undefined; batch = undelivered.shift()) {
+      for (const listener of listeners) {
+        try {
+          listener(batch);
+        } catch (error) {
+          // The events are committed: a listener's defect must not look like a failed append.
+          setImmediate(() => {
+            throw error;
+          });
+        }
+      }
+    }
+    delivering = false;
+  };
+
+  const appendInTransaction = db.transaction(
+    (...[stream, expected, events, views]: Parameters<Store['append']>): readonly StoredEvent[] => {
+      fence();
+      const tail = tailOf.get(stream);
+      const have = tail?.version ?? 0;
+      if (have !== expected) {
+        throw new VersionConflict(`stream ${stream} is at version ${have}, not ${expected}`);
+      }
+      let previous = tail?.hash ?? chainStart;
+      let seq = headRow.get()?.seq ?? 0;
+      const at = now();
+      const stored: StoredEvent[] = [];
+      for (const [i, event] of events.entries()) {
+        seq += 1;
+        const bare = {
+          seq,
+          stream,
+          version: have + i + 1,
+          type: event.type,
+          at,
+          data: canonicalJson(event.data),
+          prev_hash: previous,
+        };
+        const row: EventRow = { ...bare, hash: chainHash(bare) };
+        insertEvent.run(row);
+        previous = row.hash;
+        stored.push(toEvent(row));
+      }
+      if (stored.length > 0) setHead.run(`${seq}:${previous}`);
+      for (const view of views?.(stored) ?? []) upsertView.run({ ...view, json: canonicalJson(view.json) });
+      return stored;
+    },
+  );
+
+  /** Read in pieces: the log of a long life does not fit into memory at once. */
+  function* everyEvent(): Generator<EventRow> {
+    let after = 0;
+    for (;;) {
+      const rows = sinceRows.all(after, 2000);
+      yield* rows;
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      after = last.seq;
+    }
+  }
+
+  return {
+    epoch,
+    homeId,
+    artefacts,
+
+    append(stream, expectedVersion, events, views) {
+      const stored = guarded('writing the evidence log', () =>
+        appendInTransaction.immediate(stream, expectedVersion, events, views),
+      );
+      const last = stored.at(-1);
+      if (last !== undefined) {
+        head = last.seq;
+        undelivered.push(stored);
+        deliver();
+      }
+      return stored;
+    },
+
+    load: (stream, afterVersion = 0) => loadRows.all(stream, afterVersion).map(toEvent),
+    since: (seq, limit) => sinceRows.all(seq, limit).map(toEvent),
+    streamSince: (stream, seq, limit) => streamSinceRows.all(stream, seq, limit).map(toEvent),
+    head: () => head,
+
+    onAppended(listener) {
+      listeners.add(listener);
+      return () => {
+        listeners.delete(listener);
+      };
+    },
+
+    view(kind, key) {
+      const row = oneView.get(kind, key);
+      return row === undefined ? undefined : toView(row);
+    },
+
+    views(kind, filter = {}) {
+      const before = filter.before ?? Number.MAX_SAFE_INTEGER;
+      const limit = filter.limit ?? -1;
+      const rows =
+        filter.root === undefined
+          ? viewsOfKind.all(kind, before, limit)
+          : viewsOfRoot.all(kind, filter.root, before, limit);
+      return rows.map(toView);
+    },
+
+    verifyChains() {
+      const tails = new Map<string, { version: number; hash: string }>();
+      const broken = new Map<string, { stream: string; version: number; reason: string }>();
+      const report = (stream: string, version: number, reason: string): void => {
+        if (!broken.has(stream)) broken.set(stream, { stream, version, reason });
+      };
+      let seq = 0;
+      let last = chainStart;
+      for (const row of everyEvent()) {
+        const tail = tails.get(row.stream) ?? { version: 0, hash: chainStart };
+        if (row.seq !== seq + 1)
+          report(row.stream, row.version, `events ${seq + 1}…${row.seq - 1} are missing before it`);
+        if (row.version !== tail.version + 1) report(row.stream, row.version, 'versions are not contiguous');
+        if (row.prev_hash !== tail.hash) report(row.stream, row.version, 'does not follow its predecessor');
+        if (chainHash(row) !== row.hash) report(row.stream, row.version, 'content does not match its hash');
+        tails.set(row.stream, { version: row.version, hash: row.hash });
+        seq = row.seq;
+        last = row.hash;
+      }
+      const recorded = db.prepare<[], string>("SELECT value FROM meta WHERE key = 'head'").pluck().get();
+      if (recorded !== (seq === 0 ? undefined : `${seq}:${last}`)) {
+        report('', seq, 'the end of the log is not the recorded one');
+      }
+      return [...broken.values()];
+    },
+
+    close() {
+      if (!db.open) return;
+      try {
+        // Only the current epoch may say that this was a clean end.
+        if (epochNow.get() === epoch) db.prepare("UPDATE meta SET value = 1 WHERE key = 'clean'").run();
+      } catch {
+        // A full or read-only disk: the next start simply checks the whole database.
+      } finally {
+        db.close();
+      }
+    },
+  };
+}
