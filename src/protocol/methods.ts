@@ -78,12 +78,16 @@ export const methods = {
     'write',
     z.strictObject({
       digest: ContractDigest,
+      /** The folder whose contract is meant; needed only where the same contract was frozen in more than one. */
+      root: absolutePath.optional(),
       engine: z.enum(['ollama', 'rehearsal']),
       /** Ollama: a tag. Rehearsal: a script's name, or an absolute path of a script file. */
       model: z.string().min(1).max(1024),
       options: InferenceOptions.partial().optional(),
       /** `false` leaves the session without controller, bounded by its contract alone. */
       control: z.boolean().default(true),
+      /** A person's decision to allow more attempts than the contract's budget; recorded with their name. */
+      extend: z.strictObject({ attempts: z.number().int().min(1).max(20), reviewer }).optional(),
     }),
     z.strictObject({ session: SessionView, token: FencingToken.nullable() }),
   ),
@@ -120,6 +124,12 @@ export const methods = {
   'session/attempt': m(
     'write',
     z.strictObject({ session: SessionId, token: FencingToken, feedback: z.string().max(8000).optional() }),
+    SessionView,
+  ),
+  /** Allows more attempts for this contract and qualification key, over all sessions. */
+  'session/extend': m(
+    'write',
+    z.strictObject({ session: SessionId, attempts: z.number().int().min(1).max(20), reviewer }),
     SessionView,
   ),
   'session/close': m('write', z.strictObject({ session: SessionId, token: FencingToken }), SessionView),

@@ -1,0 +1,150 @@
+import { randomBytes } from 'node:crypto';
+import { EscrowError } from '../../protocol/errors.ts';
+import { SessionId, type WallTime } from '../../protocol/primitives.ts';
+import type { SessionSummary } from '../../protocol/views.ts';
+import type { Json, Store, StoredEvent, ViewRow } from '../store/port.ts';
+import { decide, type Command } from './decide.ts';
+import type { RecordedEvent, SessionEvent } from './events.ts';
+import { ledgerRow, readLedger } from './ledger.ts';
+import { begin, evolve, fold, type SessionState } from './state.ts';
+import { isOpen, sessionSummary } from './view.ts';
+
+/** Folded sessions kept in memory; an older one is folded again when asked for. */
+const cached = 256;
+
+const streamOf = (id: SessionId): string => `session:${id}`;
+const recorded = (e: StoredEvent): RecordedEvent =>
+  ({ type: e.type, data: e.data, at: e.at, seq: e.seq }) as unknown as RecordedEvent;
+
+/** The id in a session's stream name; undefined for other streams. */
+export function sessionOfStream(stream: string): SessionId | undefined {
+  if (!stream.startsWith('session:')) return undefined;
+  const parsed = SessionId.safeParse(stream.slice('session:'.length));
+  return parsed.success ? parsed.data : undefined;
+}
+
+/** A fresh random id with a prefix, e.g. `ses_0f3k…` (20 hex digits: 80 bits). */
+export function freshId(prefix: string): string {
+  return `${prefix}_${randomBytes(10).toString('hex')}`;
+}
+
+/** The only writer of session streams: decides, appends and folds, synchronously, so that nothing interleaves. */
+export class Sessions {
+  readonly #store: Store;
+  readonly #monotonic: () => number;
+  readonly #states = new Map<SessionId, SessionState>();
+
+  constructor(store: Store, monotonic: () => number) {
+    this.#store = store;
+    this.#monotonic = monotonic;
+  }
+
+  /** Throws EscrowError NotFound. */
+  get(id: SessionId): SessionState {
+    const known = this.#states.get(id);
+    if (known !== undefined) {
+      this.#remember(id, known);
+      return known;
+    }
+    const events = this.#store.load(streamOf(id));
+    if (events.length === 0) {
+      throw new EscrowError('NotFound', `There is no session ${id}.`, 'List the sessions and take an id from there.');
+    }
+    const state = fold(id, events.map(recorded));
+    this.#remember(id, state);
+    return state;
+  }
+
+  create(data: Extract<SessionEvent, { type: 'session.created' }>['data']): SessionState {
+    const id = SessionId.parse(freshId('ses'));
+    const event: SessionEvent = { type: 'session.created', data };
+    this.#append(id, undefined, [event]);
+    return this.get(id);
+  }
+
+  /** Attempts counted and allowed for the session's contract and qualification key. */
+  ledger(state: Pick<SessionState, 'contractDigest' | 'qualificationKey' | 'budget'>): {
+    spent: number;
+    allowed: number;
+  } {
+    const { spent, extended } = readLedger(this.#store, state.contractDigest, state.qualificationKey);
+    return { spent, allowed: state.budget.attempts + extended };
+  }
+
+  /**
+   * Carries a command out durably. Throws EscrowError when the decider refuses; a refusal for stale authority is itself
+   * recorded.
+   */
+  execute(id: SessionId, command: Command): SessionState {
+    const state = this.get(id);
+    const decision = decide(state, command, {
+      mono: this.#monotonic(),
+      epoch: this.#store.epoch,
+      ledger: this.ledger(state),
+    });
+    if (!decision.ok) {
+      const { code, message, next } = decision.refusal;
+      if (code === 'StaleAuthority') {
+        const refused: SessionEvent = {
+          type: 'request.refused',
+          data: { what: command.kind, by: '', reason: message },
+        };
+        this.#append(id, state, [refused]);
+      }
+      throw new EscrowError(code, message, next, { session: id });
+    }
+    return decision.events.length === 0 ? state : this.#append(id, state, decision.events);
+  }
+
+  /** Records a refusal that was made before the decider was asked (e.g. a stale token). */
+  recordRefusal(id: SessionId, what: string, by: string, reason: string): void {
+    this.#append(id, this.get(id), [{ type: 'request.refused', data: { what, by, reason } }]);
+  }
+
+  summaries(filter: { root?: string; before?: WallTime; limit?: number }): readonly SessionSummary[] {
+    return this.#store.views('session', filter).map((row) => row.json as unknown as SessionSummary);
+  }
+
+  /** Sessions that a Kernel has to carry on, whatever their number in all. */
+  open(): readonly SessionId[] {
+    return this.#store.views('open', { root: 'open', limit: 100_000 }).map((row) => SessionId.parse(row.key));
+  }
+
+  #append(id: SessionId, before: SessionState | undefined, events: readonly SessionEvent[]): SessionState {
+    let after: SessionState | undefined;
+    this.#store.append(
+      streamOf(id),
+      before?.version ?? 0,
+      events as unknown as { type: string; data: Json }[],
+      (stored) => {
+        let state = before;
+        for (const e of stored) state = state === undefined ? begin(id, recorded(e)) : evolve(state, recorded(e));
+        if (state === undefined) return [];
+        after = state;
+        return this.#rows(state, stored);
+      },
+    );
+    if (after === undefined) throw new Error('the store did not hand back what it stored');
+    this.#remember(id, after);
+    return after;
+  }
+
+  #rows(state: SessionState, stored: readonly StoredEvent[]): readonly ViewRow[] {
+    const row = { createdAt: state.createdAt, updatedAt: state.updatedAt };
+    const ledger = ledgerRow(this.#store, state.contractDigest, state.qualificationKey, stored);
+    return [
+      { kind: 'session', key: state.id, root: state.root, ...row, json: sessionSummary(state) as unknown as Json },
+      { kind: 'open', key: state.id, root: isOpen(state) ? 'open' : 'done', ...row, json: null },
+      ...(ledger === undefined ? [] : [ledger]),
+    ];
+  }
+
+  #remember(id: SessionId, state: SessionState): void {
+    this.#states.delete(id);
+    this.#states.set(id, state);
+    if (this.#states.size > cached) {
+      const oldest = this.#states.keys().next().value;
+      if (oldest !== undefined) this.#states.delete(oldest);
+    }
+  }
+}
