@@ -1,0 +1,127 @@
+import { Agent as HttpAgent, request as httpRequest } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import type { InferenceHost } from './host.ts';
+import { loopbackLookup } from './host.ts';
+
+/** An exchange that did not come to a complete answer. */
+export class HttpFault extends Error {
+  override readonly name = 'HttpFault';
+  readonly code: 'unreachable' | 'timeout' | 'cut' | 'too_long' | 'redirect' | 'encoded';
+  constructor(code: HttpFault['code'], message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export interface HttpReply {
+  readonly status: number;
+  readonly body: IncomingMessage;
+}
+
+/**
+ * Node's own client, without what a browser-like `fetch` adds: no redirect is followed, no proxy variable is read
+ * (agents of our own, so `NODE_USE_ENV_PROXY` is without effect), no header time-out of 300 s, no retry, no
+ * decompression, one connection a request.
+ */
+export interface HttpClient {
+  /** Resolves with the headers; the caller reads or destroys the body. Throws HttpFault, or the signal's reason. */
+  send(method: 'GET' | 'POST', path: string, body: Uint8Array | null, signal: AbortSignal): Promise<HttpReply>;
+  /** A whole small answer. Throws HttpFault, or the signal's reason. */
+  fetch(
+    method: 'GET' | 'POST',
+    path: string,
+    body: Uint8Array | null,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<{ readonly status: number; readonly bytes: Uint8Array }>;
+}
+
+/** Bytes of a small answer (tags, ps, show): a machine with a thousand models stays below 1 MiB. */
+const smallAnswerLimit = 8_388_608;
+
+/** Makes a client for one host. It holds no connection between requests, so there is nothing to close. */
+export function createHttpClient(host: InferenceHost): HttpClient {
+  const agent = host.protocol === 'https:' ? new HttpsAgent({ keepAlive: false }) : new HttpAgent({ keepAlive: false });
+  const open = host.protocol === 'https:' ? httpsRequest : httpRequest;
+
+  const send: HttpClient['send'] = (method, path, body, signal) =>
+    new Promise((resolve, reject) => {
+      if (signal.aborted) {
+        reject(signal.reason as Error);
+        return;
+      }
+      const request: ClientRequest = open({
+        agent,
+        host: host.hostname,
+        port: host.port,
+        path,
+        method,
+        signal,
+        ...(host.loopbackOnly ? { lookup: loopbackLookup } : {}),
+        headers: {
+          accept: 'application/x-ndjson, application/json',
+          'accept-encoding': 'identity',
+          ...(body === null ? {} : { 'content-type': 'application/json', 'content-length': String(body.length) }),
+        },
+      });
+      request.on('error', (error: NodeJS.ErrnoException) => {
+        if (signal.aborted) reject(signal.reason as Error);
+        else reject(new HttpFault('unreachable', error.code ?? error.message, { cause: error }));
+      });
+      request.on('response', (response) => {
+        const status = response.statusCode ?? 0;
+        if (status >= 300 && status < 400) {
+          response.destroy();
+          reject(new HttpFault('redirect', `answered ${status} to another address, which is not followed`));
+          return;
+        }
+        const encoding = response.headers['content-encoding'];
+        if (encoding !== undefined && encoding !== 'identity') {
+          response.destroy();
+          reject(new HttpFault('encoded', `answered with content-encoding ${encoding}`));
+          return;
+        }
+        resolve({ status, body: response });
+      });
+      if (body !== null) request.write(body);
+      request.end();
+    });
+
+  return {
+    send,
+    async fetch(method, path, body, timeoutMs, signal) {
+      const deadline = AbortSignal.timeout(timeoutMs);
+      const combined = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
+      try {
+        const reply = await send(method, path, body, combined);
+        const bytes = await readAll(reply.body, smallAnswerLimit);
+        return { status: reply.status, bytes };
+      } catch (error) {
+        if (signal?.aborted === true) throw signal.reason as Error;
+        if (deadline.aborted) throw new HttpFault('timeout', `no answer within ${timeoutMs} ms`, { cause: error });
+        throw error;
+      }
+    },
+  };
+}
+
+/** Reads a body to its end. Throws HttpFault `cut` or `too_long`. */
+export async function readAll(body: IncomingMessage, limit: number): Promise<Uint8Array> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > limit) {
+        body.destroy();
+        throw new HttpFault('too_long', `the answer is longer than ${limit} bytes`);
+      }
+      parts.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof HttpFault) throw error;
+    throw new HttpFault('cut', 'the answer ended early', { cause: error });
+  }
+  return Buffer.concat(parts);
+}

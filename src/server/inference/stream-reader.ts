@@ -1,0 +1,94 @@
+/** Why a byte stream is not acceptable NDJSON. */
+export class StreamFault extends Error {
+  override readonly name = 'StreamFault';
+  readonly code: 'line_too_long' | 'response_too_long' | 'invalid_utf8' | 'malformed_line' | 'too_many_lines';
+  constructor(code: StreamFault['code'], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** Bytes, and a count. */
+export interface StreamLimits {
+  readonly lineBytes: number;
+  readonly totalBytes: number;
+  readonly lines: number;
+}
+
+/**
+ * Generous for honest engines: a whole tool call of 32,768 output tokens stays below 1 MiB, a chunk is usually some
+ * 150 bytes.
+ */
+export const defaultStreamLimits: StreamLimits = { lineBytes: 1_048_576, totalBytes: 33_554_432, lines: 400_000 };
+
+/**
+ * Splits bytes into JSON lines: strictly, in bounded memory, independent of how the bytes were chunked. Lines end in LF;
+ * a last line without one is given by `end`. Blank lines are malformed. Bytes are decoded as fatal UTF-8.
+ */
+export class LineReader {
+  readonly #limits: StreamLimits;
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  #pending: Uint8Array[] = [];
+  #pendingBytes = 0;
+  #total = 0;
+  #lines = 0;
+
+  constructor(limits: StreamLimits = defaultStreamLimits) {
+    this.#limits = limits;
+  }
+
+  /** Gives the complete lines, parsed. Throws StreamFault; after that the reader is of no use. */
+  *push(chunk: Uint8Array): Generator<unknown, void, void> {
+    this.#total += chunk.length;
+    if (this.#total > this.#limits.totalBytes)
+      throw new StreamFault('response_too_long', `the response is longer than ${this.#limits.totalBytes} bytes`);
+    let from = 0;
+    for (;;) {
+      const newline = chunk.indexOf(10, from);
+      const to = newline === -1 ? chunk.length : newline;
+      if (this.#pendingBytes + (to - from) > this.#limits.lineBytes)
+        throw new StreamFault('line_too_long', `a line is longer than ${this.#limits.lineBytes} bytes`);
+      if (newline === -1) {
+        if (to > from) {
+          this.#pending.push(chunk.subarray(from, to));
+          this.#pendingBytes += to - from;
+        }
+        return;
+      }
+      const line =
+        this.#pendingBytes === 0
+          ? chunk.subarray(from, to)
+          : Buffer.concat([...this.#pending, chunk.subarray(from, to)]);
+      this.#pending = [];
+      this.#pendingBytes = 0;
+      yield this.#parse(line);
+      from = newline + 1;
+    }
+  }
+
+  /** The last line where it lacks its LF; undefined where nothing is left over. Throws StreamFault. */
+  end(): unknown {
+    if (this.#pendingBytes === 0) return undefined;
+    const line = Buffer.concat(this.#pending);
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    return this.#parse(line);
+  }
+
+  #parse(line: Uint8Array): unknown {
+    this.#lines += 1;
+    if (this.#lines > this.#limits.lines)
+      throw new StreamFault('too_many_lines', `more than ${this.#limits.lines} lines`);
+    let text: string;
+    try {
+      text = this.#decoder.decode(line);
+    } catch {
+      throw new StreamFault('invalid_utf8', `line ${this.#lines} is not UTF-8`);
+    }
+    try {
+      return JSON.parse(text) as unknown;
+    } catch {
+      throw new StreamFault('malformed_line', `line ${this.#lines} is not JSON`);
+    }
+  }
+}
