@@ -1,0 +1,15 @@
+import type { Command } from '../command.ts';
+import { candidateCommands } from './candidate.ts';
+import { contractCommands } from './contract.ts';
+import { doctor } from './doctor.ts';
+import { kernelCommands } from './kernel.ts';
+import { sessionCommands } from './session.ts';
+
+/** Every command, in the order of the overview. */
+export const commands: readonly Command[] = [
+  doctor,
+  ...kernelCommands,
+  ...contractCommands,
+  ...sessionCommands,
+  ...candidateCommands,
+];

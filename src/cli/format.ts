@@ -1,0 +1,296 @@
+import type { BaselineView, CheckResult, CommandEnd } from '../protocol/contract.ts';
+import { unreachable } from '../protocol/primitives.ts';
+import type {
+  ActivityItem,
+  AttemptView,
+  Binding,
+  CandidateView,
+  Health,
+  IntegrationView,
+  SessionView,
+  SettlementView,
+  VerificationView,
+} from '../protocol/views.ts';
+import { styled, type Part, type Style } from './output.ts';
+import { shorten, visibleLines } from './visible.ts';
+
+/** Lines of parts: what a view looks like on a terminal. Pure; printing sanitises. */
+export type Lines = readonly (readonly Part[])[];
+
+/** The first twelve digits of a digest: enough to name bytes to a person. Programs get all of it by --json. */
+export const short = (digest: string): string => digest.replace(/^sha256:/, '').slice(0, 12);
+
+/** Local date and time to the second. */
+export function time(at: number): string {
+  const d = new Date(at);
+  const two = (n: number): string => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
+/** Milliseconds for people: 350 ms, 4.2 s, 3 min 5 s. */
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+}
+
+/** How a command ended, in words. */
+export function endOf(end: CommandEnd): string {
+  switch (end.kind) {
+    case 'exit':
+      return `exit status ${end.code}`;
+    case 'signal':
+      return `ended by ${end.signal}`;
+    case 'timeout':
+      return `timed out after ${duration(end.afterMs)}`;
+    case 'overflow':
+      return `printed more than ${Math.round(end.limitBytes / 1024)} KiB`;
+    case 'oom':
+      return 'out of memory';
+    case 'cancelled':
+      return 'cancelled';
+    case 'spawn-failed':
+      return `did not start (${end.errno})`;
+    case 'unknown':
+      return `unknown: ${end.reason}`;
+    default:
+      return unreachable(end, 'command end');
+  }
+}
+
+const mark = (ok: boolean | null): Part =>
+  ok === null ? styled('dim', '·') : ok ? styled('green', '✓') : styled('red', '✗');
+
+/** One check: verdict, how it ended, what its runner counted, and the tail of its output when it did not pass. */
+export function checkLines(check: CheckResult, expected: 'pass' | 'fail' | null, tail: boolean): Lines {
+  const good = expected === null ? check.verdict === 'pass' : check.verdict === expected;
+  const counts =
+    check.summary === null
+      ? 'exit code only'
+      : `${check.summary.runner}: ${check.summary.passed} of ${check.summary.total} passed`;
+  const lines: (readonly Part[])[] = [
+    [
+      '  ',
+      mark(good),
+      ` ${check.id}: ${check.verdict}`,
+      expected === null ? '' : ` (expected ${expected})`,
+      styled('dim', ` · ${endOf(check.end)} · ${counts} · ${duration(check.durationMs)}`),
+      check.reason === null ? '' : ` · ${check.reason}`,
+    ],
+  ];
+  if (tail)
+    for (const line of visibleLines(check.tail.trimEnd()).slice(-12))
+      lines.push([styled('dim', `      ${shorten(line, 160)}`)]);
+  return lines;
+}
+
+/** A baseline run: whether the checks tell broken from fixed. */
+export function baselineLines(baseline: BaselineView, declared: ReadonlyMap<string, 'pass' | 'fail' | null>): Lines {
+  const good = baseline.result === 'discriminates';
+  return [
+    [
+      'baseline ',
+      styled(good ? 'green' : 'red', baseline.result.replaceAll('-', ' ')),
+      styled('dim', ` · ${baseline.runId} · image ${short(baseline.imageDigest)}`),
+    ],
+    ...baseline.checks.flatMap((check) => {
+      const expected = declared.get(check.id) ?? null;
+      return checkLines(check, expected, expected !== null && check.verdict !== expected);
+    }),
+    ...baseline.problems.map((problem): readonly Part[] => ['  ', styled('yellow', '! '), problem]),
+  ];
+}
+
+/** Who works, and what that is worth. */
+export function bindingLine(binding: Binding): readonly Part[] {
+  return [
+    `${binding.engine.kind} ${binding.engine.version} · ${binding.model.tag}`,
+    binding.model.digest === null ? '' : ` (${short(binding.model.digest)})`,
+    binding.synthetic ? styled('yellow', ' · synthetic: a script spoke, no model') : '',
+    ` · qualification: ${binding.qualification}`,
+    styled(
+      'dim',
+      ` · image ${short(binding.image.digest)} · executor ${short(binding.executorDigest)} · profile ${binding.profile.name}`,
+    ),
+  ];
+}
+
+/** One step of an attempt's activity. */
+export function activityLines(item: ActivityItem): Lines {
+  const text = visibleLines(item.text.trimEnd()).filter((line) => line.trim() !== '');
+  const shown = text.slice(0, 6).map((line): readonly Part[] => [styled('dim', `      ${shorten(line, 160)}`)]);
+  const more = text.length > 6 ? [[styled('dim', `      … ${text.length - 6} more lines`)]] : [];
+  const style: Style = item.kind === 'denied' ? 'red' : item.kind === 'hint' ? 'yellow' : 'cyan';
+  return [['  ', mark(item.ok), ' ', styled(style, item.kind.padEnd(8)), shorten(item.title, 160)], ...shown, ...more];
+}
+
+/** The recorded end of an attempt: only what was observed, and what is not known by name. */
+export function settlementLines(settlement: SettlementView): Lines {
+  const steps = settlement.steps.map((step): readonly Part[] => [
+    '    ',
+    step.observed ? styled('green', '✓') : styled('yellow', '?'),
+    ` ${step.step.replaceAll('_', ' ')}`,
+    styled(
+      'dim',
+      Object.entries(step.facts)
+        .map(([key, value]) => ` · ${key} ${String(value)}`)
+        .join(''),
+    ),
+    step.observed ? '' : styled('yellow', ' · not observed'),
+  ]);
+  return [
+    [
+      '  settlement ',
+      settlement.confirmed
+        ? styled('green', 'confirmed')
+        : styled('yellow', settlement.settledAt === null ? 'going on' : 'not confirmed'),
+      ` · set off by ${settlement.trigger}`,
+      settlement.settledAt === null
+        ? ''
+        : styled('dim', ` · ${duration(settlement.settledAt - settlement.requestedAt)}`),
+    ],
+    ...steps,
+    ...(settlement.unknown.length === 0 ? [] : [['    unknown: ', settlement.unknown.join(', ')]]),
+  ];
+}
+
+/** One attempt, without its activity. */
+export function attemptLines(attempt: AttemptView): Lines {
+  const inForce = attempt.limits.filter((limit) => limit.inForce).length;
+  const lines: (readonly Part[])[] = [
+    [
+      styled('bold', `attempt ${attempt.number} `),
+      attempt.outcome === null
+        ? attempt.phase.replaceAll('_', ' ')
+        : styled(attempt.outcome.kind === 'candidate' ? 'green' : 'yellow', attempt.outcome.kind),
+      attempt.outcome === null || attempt.outcome.kind === 'candidate'
+        ? ''
+        : ` · ${attempt.outcome.reason}: ${shorten(attempt.outcome.detail, 200)}`,
+      styled(
+        'dim',
+        ` · ${attempt.id} · ${attempt.requests} requests · ${attempt.promptTokens} + ${attempt.outputTokens} tokens`,
+      ),
+    ],
+  ];
+  if (attempt.pending !== null) {
+    lines.push([
+      '  ',
+      styled('red', 'cancellation pending'),
+      ` since ${time(attempt.pending.since)}: waits for ${attempt.pending.waitingFor}`,
+    ]);
+  }
+  if (attempt.limits.length > 0) lines.push([`  limits in force: ${inForce} of ${attempt.limits.length}`]);
+  for (const limit of attempt.limits) {
+    if (!limit.inForce)
+      lines.push([
+        '    ',
+        styled('red', '✗'),
+        ` ${limit.name}: wanted ${limit.wanted}, inside ${limit.inside ?? 'unavailable'}, outside ${limit.outside ?? 'unavailable'}`,
+      ]);
+  }
+  if (attempt.container !== null) lines.push([`  container ${attempt.container.name}: ${attempt.container.state}`]);
+  if (attempt.collection !== null) {
+    lines.push([
+      `  collection ${attempt.collection.state}`,
+      attempt.collection.reason === null ? '' : ` · ${attempt.collection.reason}`,
+    ]);
+  }
+  if (attempt.feedback !== null) lines.push(['  was told: ', shorten(attempt.feedback, 200)]);
+  return [...lines, ...(attempt.settlement === null ? [] : settlementLines(attempt.settlement))];
+}
+
+/** A verification run with its checks. */
+export function verificationLines(verification: VerificationView): Lines {
+  const result = verification.result ?? verification.state;
+  return [
+    [
+      '  verification ',
+      styled(result === 'passed' ? 'green' : 'yellow', result),
+      styled('dim', ` · ${verification.runId}`),
+    ],
+    ...verification.checks
+      .flatMap((check) => checkLines(check, null, check.verdict !== 'pass'))
+      .map((line) => ['  ', ...line]),
+    ...verification.reasons.map((reason): readonly Part[] => ['    ', styled('yellow', '! '), reason]),
+  ];
+}
+
+/** What integration did to the working tree. */
+export function integrationLines(integration: IntegrationView): Lines {
+  const good = integration.state === 'integrated' || integration.state === 'undone';
+  return [
+    [
+      '  integration ',
+      styled(good ? 'green' : 'red', integration.state.replaceAll('_', ' ')),
+      integration.reason === null ? '' : ` · ${integration.reason}`,
+      styled('dim', ` · ${integration.id} · ${integration.files.join(', ')}`),
+    ],
+    ...(integration.unsaved === 'unknown' ? [['    unsaved editors: unknown (no window could be asked)']] : []),
+    ...(integration.moved.length === 0
+      ? []
+      : [[`    verified against a base that has moved: ${integration.moved.join(', ')}`]]),
+  ];
+}
+
+/** A candidate with its verifications, decision and integrations. */
+export function candidateLines(candidate: CandidateView): Lines {
+  const style: Style = candidate.verdict === 'passed' ? 'green' : 'yellow';
+  return [
+    [
+      styled('bold', `candidate ${short(candidate.digest)} `),
+      styled(style, candidate.verdict),
+      ` · by ${candidate.author === 'rehearsal' ? 'a rehearsal script' : candidate.author}`,
+      candidate.eligible ? '' : styled('yellow', ' · not eligible for verification'),
+    ],
+    ...candidate.files.map((file): readonly Part[] => [`  ${file.change.padEnd(9)} ${file.path}`]),
+    ...candidate.verifications.flatMap(verificationLines),
+    ...(candidate.decision === null
+      ? []
+      : [
+          [
+            '  decision ',
+            styled(candidate.decision.kind === 'accept' ? 'green' : 'yellow', candidate.decision.kind),
+            ` by ${candidate.decision.reviewer} (as asserted, by ${candidate.decision.channel})`,
+            candidate.decision.comment === '' ? '' : `: ${shorten(candidate.decision.comment, 200)}`,
+          ],
+        ]),
+    ...candidate.integrations.flatMap(integrationLines),
+  ];
+}
+
+/** A whole session. */
+export function sessionLines(session: SessionView): Lines {
+  return [
+    [styled('bold', session.title), styled('dim', ` · ${session.id}`)],
+    [
+      `state      ${session.state}`,
+      session.queuePosition === null ? '' : ` · number ${session.queuePosition} in the queue`,
+    ],
+    [`contract   ${short(session.contractDigest)} · ${session.contractPath}`],
+    ['binding    ', ...bindingLine(session.binding)],
+    [
+      'controller ',
+      session.controller === null
+        ? 'nobody'
+        : `${session.controller.name}${session.controller.connected ? '' : ' (gone)'}`,
+      session.observers === 0 ? '' : ` · ${session.observers} observing`,
+    ],
+    [`attempts   ${session.budget.used} of ${session.budget.attempts}`],
+    ...session.attempts.flatMap(attemptLines),
+    ...session.candidates.flatMap(candidateLines),
+  ];
+}
+
+/** One line about the health of a part, and what to do when it isn't well. */
+export function healthLines(name: string, health: Health, detail = ''): Lines {
+  const style: Style = health.state === 'ok' ? 'green' : health.state === 'unavailable' ? 'red' : 'yellow';
+  return [
+    [
+      name.padEnd(12),
+      styled(style, health.state),
+      detail === '' ? '' : ` · ${detail}`,
+      health.detail === '' ? '' : ` · ${health.detail}`,
+    ],
+    ...(health.next === '' ? [] : [[styled('dim', '            → '), health.next]]),
+  ];
+}

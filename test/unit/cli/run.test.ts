@@ -1,0 +1,183 @@
+import { describe, expect, it } from 'vitest';
+import { commands } from '../../../src/cli/commands/all.ts';
+import { exitCodeOf } from '../../../src/cli/exit-code.ts';
+import type { KernelAccess, KernelLink } from '../../../src/cli/kernel-access.ts';
+import { createOutput } from '../../../src/cli/output.ts';
+import { runCli } from '../../../src/cli/run.ts';
+import { errorCodes, EscrowError, type ErrorCode } from '../../../src/protocol/errors.ts';
+
+interface Ran {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs a command line over a Kernel that answers as given; the wire is not what these tests are about. */
+async function run(
+  argv: readonly string[],
+  answer: (method: string, params: unknown) => unknown = () => ({}),
+): Promise<Ran> {
+  let stdout = '';
+  let stderr = '';
+  const link: KernelLink = {
+    call: async (method, params) => answer(method, params) as never,
+    on: () => () => undefined,
+    ended: new Promise(() => undefined),
+  };
+  const kernel: KernelAccess = {
+    connect: async () => link,
+    find: async () => undefined,
+    home: '/nowhere',
+    logFile: '/nowhere/kernel.log',
+  };
+  const code = await runCli(argv, {
+    commands,
+    version: '1.2.3',
+    kernel,
+    interrupted: new AbortController().signal,
+    confirm: async () => false,
+    output: (json) =>
+      createOutput(
+        { json, colour: false },
+        { write: (text) => (stdout += text) },
+        { write: (text) => (stderr += text) },
+        {},
+      ),
+  });
+  return { code, stdout, stderr };
+}
+
+describe('command line', () => {
+  it('prints an overview that names every command', async () => {
+    const { code, stdout } = await run(['--help']);
+    expect(code).toBe(0);
+    for (const command of commands) expect(stdout).toContain(command.path.join(' '));
+  });
+
+  it.each(commands.map((command) => [command.path.join(' '), command] as const))(
+    'has help for %s',
+    async (_, command) => {
+      const { code, stdout } = await run([...command.path, '--help']);
+      expect(code).toBe(0);
+      expect(stdout).toContain(command.summary);
+      expect(stdout).toContain('Exit codes:');
+      for (const option of Object.keys(command.options)) expect(stdout).toContain(`--${option}`);
+    },
+  );
+
+  it.each([
+    ['an unknown command', ['fly'], 'there is no command "fly"'],
+    ['an unknown verb', ['session', 'fly'], 'there is no command "session fly"'],
+    ['an unknown option', ['doctor', '--fly'], "Unknown option '--fly'"],
+    ['a missing argument', ['contract', 'check'], 'an argument is missing'],
+    ['an argument too many', ['doctor', 'now'], 'too many arguments: now'],
+    ['a missing model', ['session', 'start', 'x.contract.jsonc'], '--model is missing'],
+    [
+      'options that exclude each other',
+      ['session', 'start', 'x', '--model', 'm', '--watch', '--detach'],
+      'exclude each other',
+    ],
+    ['a number that is none', ['session', 'list', '--limit', '-3'], 'limit'],
+  ])('answers %s with usage and exit code 2', async (_, argv, message) => {
+    const { code, stdout, stderr } = await run(argv);
+    expect(code).toBe(2);
+    expect(stdout).toBe('');
+    expect(stderr).toContain(message);
+    expect(stderr).toContain('→ ');
+  });
+
+  it('names an unreadable contract and what to do, before any Kernel is asked', async () => {
+    const { code, stderr } = await run(['contract', 'freeze', '/nowhere/x.contract.jsonc'], () => {
+      throw new Error('asked');
+    });
+    expect(code).toBe(2);
+    expect(stderr).toContain('/nowhere/x.contract.jsonc cannot be read (ENOENT)');
+  });
+
+  it('prints a refusal as message, then what to do next; as JSON with its code and details', async () => {
+    const refuse = (): never => {
+      throw new EscrowError('CloudModelRefused', 'gpt:cloud runs elsewhere', 'Choose a local model.', {
+        tag: 'gpt:cloud',
+      });
+    };
+    const plain = await run(['models'], refuse);
+    expect(plain).toEqual({
+      code: 4,
+      stdout: '',
+      stderr: 'error: gpt:cloud runs elsewhere [CloudModelRefused]\n→ Choose a local model.\n',
+    });
+    const json = await run(['models', '--json'], refuse);
+    expect(JSON.parse(json.stdout)).toEqual({
+      error: {
+        code: 'CloudModelRefused',
+        message: 'gpt:cloud runs elsewhere',
+        next: 'Choose a local model.',
+        details: { tag: 'gpt:cloud' },
+      },
+    });
+  });
+
+  it('does not let hostile text from the Kernel reach the terminal', async () => {
+    const model = {
+      engine: 'ollama',
+      tag: 'evil\u001b[2J',
+      parameterSize: null,
+      quantisation: null,
+      digest: null,
+      refused: null,
+      description: '\u202eabc',
+    };
+    const { stdout } = await run(['models'], () => ({ models: [model] }));
+    expect(stdout).toContain('evil⟨ESC⟩[2J');
+    expect(stdout).toContain('⟨U+202E⟩abc');
+  });
+
+  it('calls what is not a coded error a defect and exits with 1', async () => {
+    const { code, stderr } = await run(['models'], () => {
+      throw new TypeError('boom');
+    });
+    expect(code).toBe(1);
+    expect(stderr).toContain('This is a defect of Escrow.');
+  });
+
+  it('says that no Kernel runs without starting one', async () => {
+    const { code, stderr } = await run(['kernel', 'status']);
+    expect(code).toBe(3);
+    expect(stderr).toContain('escrow kernel start');
+  });
+
+  it('needs a reviewer and the candidate by name where nobody is asked', async () => {
+    const digest = 'ab'.repeat(32);
+    const session = {
+      id: 'ses_0123456789',
+      root: '/r',
+      candidates: [{ digest, verdict: 'passed', verifications: [{ runId: 'run_0123456789', result: 'passed' }] }],
+    };
+    const answer = (method: string): unknown => {
+      if (method === 'session/get') return session;
+      throw new Error(`${method} must not be called`);
+    };
+    const nameless = await run(['candidate', 'accept', session.id], answer);
+    expect(nameless.code).toBe(2);
+    expect(nameless.stderr).toContain('--reviewer is missing');
+    const unnamed = await run(['candidate', 'accept', session.id, '--reviewer', 'ci'], answer);
+    expect(unnamed.code).toBe(2);
+    expect(unnamed.stderr).toContain('name the candidate by at least twelve digits');
+  });
+
+  it('refuses to accept what has not passed, by name', async () => {
+    const digest = 'ab'.repeat(32);
+    const session = {
+      id: 'ses_0123456789',
+      root: '/r',
+      candidates: [{ digest, verdict: 'failed', verifications: [{ runId: 'run_0123456789', result: 'failed' }] }],
+    };
+    const { code, stderr } = await run(['candidate', 'accept', session.id, digest, '--reviewer', 'ci'], () => session);
+    expect(code).toBe(4);
+    expect(stderr).toContain('[NotVerified]');
+  });
+
+  it('gives each error code a documented exit code', () => {
+    for (const code of Object.keys(errorCodes)) expect([1, 2, 3, 4, 5, 130]).toContain(exitCodeOf(code as ErrorCode));
+  });
+});
