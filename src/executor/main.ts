@@ -1,0 +1,34 @@
+import { readFileSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { sha256 } from '../protocol/hash.ts';
+import { Outbox } from './outbox.ts';
+import { readOut } from './read-out.ts';
+import { Supervisor } from './supervisor.ts';
+
+/** The one program in the image: the supervisor, or with `read-out` the reader of last resort. */
+async function main(): Promise<void> {
+  process.umask(0o022);
+  if (process.argv[2] === 'read-out') {
+    await readOut(process.argv[3] ?? '[]', process.stdout);
+    return;
+  }
+  const nonce = process.env['ESCROW_NONCE'];
+  if (nonce === undefined || !/^[0-9a-f]{32}$/.test(nonce)) throw new Error('ESCROW_NONCE is missing');
+  delete process.env['ESCROW_NONCE'];
+  // At the process limit a cold thread pool would abort the process (facts/feasibility): warm it while there is room.
+  await stat('/');
+  const supervisor = new Supervisor(
+    { nonce, executor: sha256(readFileSync(import.meta.filename)), node: process.version },
+    new Outbox(process.stdout),
+    () => process.exit(0),
+  );
+  process.stdin.on('data', (chunk: Buffer) => supervisor.receive(chunk));
+  // The end of a client is not the end of the bytes.
+  process.stdin.on('error', () => {});
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGPIPE'] as const) process.on(signal, () => {});
+}
+
+main().catch((error: unknown) => {
+  process.stderr.write(`executor: ${String(error)}\n`);
+  process.exit(1);
+});
