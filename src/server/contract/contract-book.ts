@@ -1,0 +1,181 @@
+import { sha256 } from '../../protocol/hash.ts';
+import type { BaselineView, ContractView, FrozenContract } from '../../protocol/contract.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import type { ContractDigest, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
+import type { PlacedFile } from '../sandbox/port.ts';
+import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
+
+/** What freezing a contract file gives (`freeze-contract.ts`): the contract, its digest and all bytes that it names. */
+export interface FrozenBytes {
+  readonly contract: FrozenContract;
+  readonly digest: ContractDigest;
+  readonly root: string;
+  readonly path: string;
+  readonly sourceSha256: Sha256;
+  readonly bytes: ReadonlyMap<RelPath, Uint8Array>;
+  readonly supplementalBytes: ReadonlyMap<RelPath, Uint8Array>;
+}
+
+type FreezeRecord = Omit<ContractView, 'baseline'>;
+
+const streamOf = (digest: ContractDigest): string => `contract:${digest}`;
+/** One contract may be frozen in several folders: each is its own record, the digest and the baseline are shared. */
+const recordKey = (digest: ContractDigest, root: string): string => `${digest}:${sha256(root)}`;
+
+/** Frozen contracts and their baselines: the record, and the bytes as artefacts. */
+export class ContractBook {
+  readonly #store: Store;
+  readonly #now: () => WallTime;
+  readonly #shipped: ReadonlySet<string>;
+
+  constructor(store: Store, now: () => WallTime, shipped: ReadonlySet<string>) {
+    this.#store = store;
+    this.#now = now;
+    this.#shipped = shipped;
+  }
+
+  /** Makes all bytes durable, then the record. Freezing the same file again changes nothing. */
+  async record(frozen: FrozenBytes): Promise<ContractView> {
+    const { contract, digest, root, path, sourceSha256 } = frozen;
+    for (const bytes of [...frozen.bytes.values(), ...frozen.supplementalBytes.values()]) {
+      await this.#store.artefacts.put(bytes, streamOf(digest));
+    }
+    const known = this.#store.view('contract', recordKey(digest, root));
+    const before = known === undefined ? undefined : (known.json as unknown as FreezeRecord);
+    if (before !== undefined && before.path === path && before.sourceSha256 === sourceSha256) return this.#view(before);
+    const frozenAt = this.#now();
+    const record: FreezeRecord = {
+      digest,
+      root,
+      path,
+      frozenAt,
+      contract,
+      sourceSha256,
+      shipped: this.#shipped.has(digest),
+    };
+    this.#append(digest, { type: 'contract.frozen', data: record as unknown as Json }, [
+      {
+        kind: 'contract',
+        key: recordKey(digest, root),
+        root,
+        createdAt: known?.createdAt ?? frozenAt,
+        updatedAt: frozenAt,
+        json: record as unknown as Json,
+      },
+    ]);
+    return this.#view(record);
+  }
+
+  /** Throws EscrowError ContractNotFrozen; where several folders froze the same contract, `root` must say which. */
+  get(digest: ContractDigest, root?: string): ContractView {
+    if (root !== undefined) {
+      const row = this.#store.view('contract', recordKey(digest, root));
+      if (row !== undefined) return this.#view(row.json as unknown as FreezeRecord);
+      throw notFrozen(digest);
+    }
+    const records = this.#records(digest);
+    const [only, ...others] = records;
+    if (only === undefined) throw notFrozen(digest);
+    if (others.length > 0) {
+      throw new EscrowError(
+        'InvalidParams',
+        'This contract was frozen in more than one folder.',
+        'Name the folder that is meant (root).',
+        { roots: records.map((r) => r.root) },
+      );
+    }
+    return this.#view(only);
+  }
+
+  list(root?: string): readonly ContractView[] {
+    return this.#store
+      .views('contract', { ...(root === undefined ? {} : { root }), limit: 500 })
+      .map((row) => this.#view(row.json as unknown as FreezeRecord));
+  }
+
+  recordBaseline(view: BaselineView): void {
+    const at = this.#now();
+    this.#append(view.contractDigest, { type: 'baseline.recorded', data: view as unknown as Json }, [
+      {
+        kind: 'baseline',
+        key: view.contractDigest,
+        root: '',
+        createdAt: at,
+        updatedAt: at,
+        json: view as unknown as Json,
+      },
+    ]);
+  }
+
+  baseline(digest: ContractDigest): BaselineView | null {
+    const row = this.#store.view('baseline', digest);
+    return row === undefined ? null : (row.json as unknown as BaselineView);
+  }
+
+  /** Throws EscrowError BaselineMissing or BaselineNotDiscriminating unless the contract's checks were shown to tell. */
+  requireBaseline(digest: ContractDigest, imageDigest: string): BaselineView {
+    const baseline = this.baseline(digest);
+    if (baseline === null || baseline.imageDigest !== imageDigest) {
+      throw new EscrowError(
+        'BaselineMissing',
+        baseline === null
+          ? 'The baseline of this contract has not been checked.'
+          : 'The baseline was checked in another image than the one that is there now.',
+        'Check the baseline, then start the session.',
+        { digest },
+      );
+    }
+    if (baseline.result !== 'discriminates') {
+      throw new EscrowError(
+        'BaselineNotDiscriminating',
+        'The checks of this contract do not tell broken from fixed on the untouched files.',
+        'Read the output of the checks, mend the contract, and freeze it again.',
+        { problems: baseline.problems },
+      );
+    }
+    return baseline;
+  }
+
+  /** The snapshot's bytes, re-hashed on the way. */
+  async snapshot(contract: FrozenContract): Promise<readonly PlacedFile[]> {
+    return this.#files(contract.files);
+  }
+  /** Files that only the verifier sees. */
+  async supplemental(contract: FrozenContract): Promise<readonly PlacedFile[]> {
+    return this.#files(contract.supplementalFiles);
+  }
+
+  async #files(entries: readonly { path: RelPath; mode: number; sha256: Sha256 }[]): Promise<readonly PlacedFile[]> {
+    const files: PlacedFile[] = [];
+    for (const { path, mode, sha256: digest } of entries) {
+      files.push({ path, mode, bytes: await this.#store.artefacts.get(digest) });
+    }
+    return files;
+  }
+
+  #records(digest: ContractDigest): readonly FreezeRecord[] {
+    const frozen = this.#store.load(streamOf(digest)).filter((e) => e.type === 'contract.frozen');
+    const latest = new Map<string, FreezeRecord>();
+    for (const event of frozen) {
+      const record = event.data as unknown as FreezeRecord;
+      latest.set(record.root, record);
+    }
+    return [...latest.values()];
+  }
+
+  #view(record: FreezeRecord): ContractView {
+    return { ...record, baseline: this.baseline(record.digest) };
+  }
+
+  #append(digest: ContractDigest, event: NewEvent, rows: readonly ViewRow[]): void {
+    const stream = streamOf(digest);
+    this.#store.append(stream, this.#store.load(stream).length, [event], () => rows);
+  }
+}
+
+const notFrozen = (digest: ContractDigest): EscrowError =>
+  new EscrowError(
+    'ContractNotFrozen',
+    `No frozen contract ${digest} is known here.`,
+    'Freeze the contract file first.',
+  );

@@ -1,0 +1,591 @@
+import type { FrozenContract } from '../../protocol/contract.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import type { ArtefactRef, AttemptId, CandidateDigest, RelPath, SessionId } from '../../protocol/primitives.ts';
+import { unreachable } from '../../protocol/primitives.ts';
+import type { CandidateFile, SettlementTrigger } from '../../protocol/views.ts';
+import type { AgentEnd, AgentFact, RunAgent } from '../agent/port.ts';
+import type { InferenceEngine } from '../inference/port.ts';
+import type { Logger } from '../log.ts';
+import {
+  SandboxFault,
+  type Collection,
+  type ProvisionFact,
+  type Sandbox,
+  type SandboxService,
+  type SandboxSpec,
+} from '../sandbox/port.ts';
+import type { ArtefactStore } from '../store/port.ts';
+import type { CollectionRecord } from './events.ts';
+import { next } from './next.ts';
+import type { Sessions } from './sessions.ts';
+import type { AttemptState, SessionState } from './state.ts';
+
+/** How long an aborted generation, a quiesce and a collection may take before they count as not observed, in ms. */
+const bounds = { abort: 10_000, quiesce: 20_000, collect: 60_000, idle: 3_000 } as const;
+
+/** Waits between looks at something that could not be observed: 1 s doubling to 30 s (a person may also ask at once). */
+const backoff = (tries: number): number => Math.min(1_000 * 2 ** tries, 30_000);
+/** After so many looks without change a Kernel without clients may exit; the next start reconciles. */
+export const patientTries = 8;
+
+export interface AttemptDriverDeps {
+  readonly sessions: Sessions;
+  readonly sandbox: SandboxService;
+  readonly artefacts: ArtefactStore;
+  readonly engineFor: (state: SessionState) => Promise<InferenceEngine>;
+  readonly runAgent: RunAgent;
+  readonly contractOf: (state: SessionState) => FrozenContract;
+  /** The attempt's sandbox: snapshot bytes, paths, commands. */
+  readonly specFor: (state: SessionState, attempt: AttemptState, contract: FrozenContract) => Promise<SandboxSpec>;
+  /** What the collected files amount to against the snapshot; null when nothing changed. Pure. */
+  readonly candidateOf: (
+    contract: FrozenContract,
+    files: CollectionRecord['files'],
+    missing: readonly RelPath[],
+  ) => { readonly digest: CandidateDigest; readonly files: readonly CandidateFile[] } | null;
+  readonly holder: string;
+  readonly epoch: number;
+  readonly monotonic: () => number;
+  readonly log: Logger;
+  /** Crash points of the harness: called by name around effects. */
+  readonly at: (point: string) => void;
+}
+
+/** Ends a promise's wait, never the promise: undefined after `ms`. */
+async function within<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  try {
+    return await Promise.race([promise, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/**
+ * Drives one attempt from reservation to settlement: asks `next` for the effect, carries it out, records what was
+ * observed. Owns the live sandbox and the abort of the work. One driver an attempt; after a crash a new driver goes on
+ * from the recorded state, without the agent.
+ */
+export class AttemptDriver {
+  readonly #deps: AttemptDriverDeps;
+  readonly #session: SessionId;
+  readonly #attempt: AttemptId;
+  readonly #abort = new AbortController();
+  #sandbox: Sandbox | undefined;
+  #working: Promise<AgentEnd> | undefined;
+  #generating = false;
+  #tries = 0;
+  /** An end that could not be recorded yet; until it is, nothing else is begun. */
+  #unrecorded: AgentEnd | undefined;
+  #nudge: (() => void) | undefined;
+
+  constructor(deps: AttemptDriverDeps, session: SessionId, attempt: AttemptId) {
+    this.#deps = deps;
+    this.#session = session;
+    this.#attempt = attempt;
+  }
+
+  /** The live sandbox while the attempt runs, for an attached window. */
+  get sandbox(): Sandbox | undefined {
+    return this.#sandbox;
+  }
+  /** True when looking again has not helped for a while. */
+  get exhausted(): boolean {
+    return this.#tries >= patientTries;
+  }
+
+  /** Begins settlement: the token is advanced durably first, then the work is aborted. The first trigger stands. */
+  settle(trigger: SettlementTrigger): void {
+    this.#deps.sessions.execute(this.#session, { kind: 'settle', attempt: this.#attempt, trigger });
+    this.#abort.abort();
+  }
+
+  /** Looks again now at what could not be observed. */
+  nudge(): void {
+    this.#nudge?.();
+  }
+
+  /** Resolves when the attempt is settled. Never rejects: what can't be recorded is retried, the stop is attempted anyway. */
+  async drive(): Promise<void> {
+    for (;;) {
+      const attempt = this.#state();
+      const effect = next(attempt);
+      this.#deps.at(`before-${effect.kind}`);
+      try {
+        switch (effect.kind) {
+          case 'provision':
+            if (!this.#recordOwedEnd()) await this.#provision();
+            break;
+          case 'work':
+            if (!this.#recordOwedEnd()) await this.#work();
+            break;
+          case 'quiesce':
+            await this.#quiesce();
+            break;
+          case 'collect':
+            await this.#collect();
+            break;
+          case 'stop':
+            await this.#stop();
+            break;
+          case 'release':
+            await this.#release();
+            break;
+          case 'finish':
+            this.#finish();
+            break;
+          case 'observe':
+            await this.#observe();
+            break;
+          case 'none':
+            return;
+          default:
+            unreachable(effect, 'effect');
+        }
+        this.#deps.at(`after-${effect.kind}`);
+      } catch (error) {
+        await this.#recordingFailed(error);
+      }
+    }
+  }
+
+  #recordOwedEnd(): boolean {
+    if (this.#unrecorded === undefined) return false;
+    this.#execute({ kind: 'end', attempt: this.#attempt, end: this.#unrecorded });
+    return true;
+  }
+
+  #whole(): SessionState {
+    return this.#deps.sessions.get(this.#session);
+  }
+  #state(): AttemptState {
+    const attempt = this.#whole().attempts.find((a) => a.id === this.#attempt);
+    if (attempt === undefined) throw new Error(`attempt ${this.#attempt} is not in its session`);
+    return attempt;
+  }
+  #execute(command: Parameters<Sessions['execute']>[1]): void {
+    this.#deps.sessions.execute(this.#session, command);
+  }
+
+  async #spec(): Promise<SandboxSpec> {
+    const state = this.#whole();
+    return this.#deps.specFor(state, this.#state(), this.#deps.contractOf(state));
+  }
+
+  async #provision(): Promise<void> {
+    const attempt = this.#attempt;
+    try {
+      const spec = await this.#spec();
+      if (this.#state().phase === 'reserved') this.#execute({ kind: 'provision', attempt, container: spec.name });
+      this.#deps.at('container-intended');
+      let engineId = '';
+      const onFact = async (fact: ProvisionFact): Promise<void> => {
+        await Promise.resolve();
+        switch (fact.kind) {
+          case 'created':
+            engineId = fact.engineId;
+            this.#execute({ kind: 'container', attempt, state: 'created', engineId });
+            this.#deps.at('container-created');
+            break;
+          case 'started':
+            this.#execute({ kind: 'container', attempt, state: 'running', engineId });
+            this.#deps.at('container-started');
+            break;
+          case 'limits':
+            this.#execute({ kind: 'limits', attempt, limits: fact.limits });
+            break;
+          case 'attached':
+            this.#deps.at('channel-attached');
+            break;
+          case 'placed':
+            this.#execute({ kind: 'run', attempt, files: fact.files, bytes: fact.bytes });
+            this.#deps.at('files-placed');
+            break;
+          default:
+            unreachable(fact, 'provision fact');
+        }
+      };
+      this.#sandbox = await this.#deps.sandbox.provision(spec, onFact, this.#abort.signal);
+    } catch (error) {
+      // Settled meanwhile: the loop goes on with settlement, whatever provisioning said.
+      if (this.#state().settling !== null) return;
+      const code = SandboxFault.is(error) ? error.code : EscrowError.is(error) ? error.code : 'provision_failed';
+      this.#execute({
+        kind: 'end',
+        attempt,
+        end:
+          code === 'no-space' || code === 'StorageFull'
+            ? { kind: 'resource', code, detail: messageOf(error) }
+            : { kind: 'infrastructure', code, detail: messageOf(error) },
+      });
+    }
+  }
+
+  async #work(): Promise<void> {
+    const attempt = this.#attempt;
+    const sandbox = this.#sandbox;
+    if (sandbox === undefined) {
+      // Only after a restart: the agent is never run again.
+      this.settle('kernel_restart');
+      return;
+    }
+    const state = this.#whole();
+    const contract = this.#deps.contractOf(state);
+    let engine: InferenceEngine;
+    try {
+      engine = await this.#deps.engineFor(state);
+    } catch (error) {
+      this.#execute({ kind: 'end', attempt, end: { kind: 'transport', code: 'no_engine', detail: messageOf(error) } });
+      return;
+    }
+    this.#working = this.#deps.runAgent(
+      { contract, binding: state.binding, feedback: this.#state().feedback },
+      {
+        chat: async (messages, tools, signal) => {
+          this.#generating = true;
+          try {
+            const { tag } = state.binding.model;
+            const request = { model: tag, messages, tools, options: state.binding.options };
+            return await engine.chat(request, state.binding.model, () => undefined, signal);
+          } finally {
+            this.#generating = false;
+          }
+        },
+        sandbox,
+        record: (fact) => this.#record(fact),
+        monotonic: this.#deps.monotonic,
+      },
+      this.#abort.signal,
+    );
+    const channelGone = sandbox.ended.then((end): AgentEnd => ({
+      kind: 'infrastructure',
+      code: `channel_${end.kind}`,
+      detail: 'reason' in end ? end.reason : '',
+    }));
+    const aborted = new Promise<AgentEnd>((resolve) => {
+      if (this.#abort.signal.aborted) resolve({ kind: 'cancelled' });
+      else this.#abort.signal.addEventListener('abort', () => resolve({ kind: 'cancelled' }), { once: true });
+    });
+    const end = await Promise.race([this.#working, channelGone, aborted]);
+    this.#deps.at('work-ended');
+    if (this.#state().settling !== null) return;
+    this.#execute({ kind: 'end', attempt, end });
+    this.#abort.abort();
+  }
+
+  async #record(fact: AgentFact): Promise<void> {
+    const attempt = this.#attempt;
+    const { artefacts } = this.#deps;
+    switch (fact.kind) {
+      case 'request':
+        this.#execute({
+          kind: 'count-request',
+          attempt,
+          n: fact.n,
+          boundTokens: fact.boundTokens,
+          proven: fact.proven,
+        });
+        this.#deps.at('request-counted');
+        return;
+      case 'turn': {
+        const request = await artefacts.put(fact.turn.rawRequest, this.#session);
+        const response = await artefacts.put(fact.turn.rawResponse, this.#session);
+        this.#deps.at('turn-artefacts');
+        this.#execute({ kind: 'turn', attempt, n: fact.n, receipt: fact.turn.receipt, request, response });
+        this.#deps.at('turn-recorded');
+        return;
+      }
+      case 'failure': {
+        const { failure } = fact;
+        const keep = async (bytes: Uint8Array | null): Promise<ArtefactRef | null> =>
+          bytes === null ? null : artefacts.put(bytes, this.#session);
+        const request = await keep(failure.rawRequest);
+        const response = await keep(failure.rawResponse);
+        const { kind, code, message } = failure;
+        this.#execute({
+          kind: 'failure',
+          attempt,
+          n: fact.n,
+          failure: { kind, code, message },
+          receipt: failure.receipt,
+          request,
+          response,
+        });
+        return;
+      }
+      case 'activity':
+        this.#execute({ kind: 'activity', attempt, item: fact.item });
+        this.#deps.at('activity-recorded');
+        return;
+      default:
+        unreachable(fact, 'agent fact');
+    }
+  }
+
+  async #quiesce(): Promise<void> {
+    const attempt = this.#attempt;
+    const trigger = this.#state().settling?.trigger ?? '';
+    const has = (step: string): boolean => this.#state().settling?.steps.some((s) => s.step === step) ?? false;
+    if (!has('revoke')) this.#execute({ kind: 'step', attempt, step: 'revoke', observed: true, facts: { trigger } });
+    this.#abort.abort();
+    if (this.#working !== undefined) {
+      const generating = this.#generating;
+      const ended = await within(
+        bounds.abort,
+        this.#working.catch((error: unknown) => messageOf(error)),
+      );
+      if (generating) {
+        this.#execute({ kind: 'step', attempt, step: 'abort_generation', observed: ended !== undefined, facts: {} });
+        await this.#engineIdle();
+      }
+    }
+    await this.#reattach();
+    const seen =
+      this.#sandbox === undefined
+        ? undefined
+        : await within(
+            bounds.quiesce,
+            this.#sandbox.quiesce().catch(() => undefined),
+          );
+    this.#execute({
+      kind: 'step',
+      attempt,
+      step: 'quiesce',
+      observed: seen?.empty === true,
+      facts: seen === undefined ? { reason: 'supervisor_silent' } : { killed: seen.killed, ms: seen.ms },
+    });
+  }
+
+  async #engineIdle(): Promise<void> {
+    const state = this.#whole();
+    const engine = await this.#deps.engineFor(state).catch(() => undefined);
+    const idle = await within(
+      bounds.idle,
+      engine?.idle(state.binding.model.tag) ?? Promise.resolve('unknown' as const),
+    );
+    this.#execute({
+      kind: 'step',
+      attempt: this.#attempt,
+      step: 'engine_idle',
+      observed: idle === 'idle',
+      facts: { said: idle ?? 'unknown' },
+    });
+  }
+
+  /** Takes the channel up again after a restart. Leaves no sandbox where the container is not running or silent. */
+  async #reattach(): Promise<void> {
+    const engineId = this.#state().container?.engineId ?? null;
+    if (this.#sandbox !== undefined || engineId === null) return;
+    try {
+      this.#sandbox = (await this.#deps.sandbox.reattach(await this.#spec(), engineId, this.#deps.epoch)) ?? undefined;
+    } catch (error) {
+      this.#deps.log('warn', 'the channel could not be taken up again', {
+        attempt: this.#attempt,
+        error: messageOf(error),
+      });
+    }
+  }
+
+  async #collect(): Promise<void> {
+    const attempt = this.#attempt;
+    await this.#reattach();
+    let collection =
+      this.#sandbox === undefined
+        ? undefined
+        : await within(
+            bounds.collect,
+            this.#sandbox.collect().catch(() => undefined),
+          );
+    if (collection === undefined) {
+      this.#sandbox?.detach();
+      const engineId = this.#state().container?.engineId ?? null;
+      const fallback = engineId === null ? undefined : await this.#collectByExec(engineId);
+      if (fallback === 'unreachable') {
+        this.#execute({ kind: 'pend', attempt, waitingFor: 'container_engine' });
+        return;
+      }
+      collection = fallback;
+    }
+    this.#deps.at('collected-in-memory');
+    const record = collection === undefined ? nothingCollected('container_gone') : await this.#keep(collection);
+    this.#execute({ kind: 'collected', attempt, collection: record });
+  }
+
+  async #collectByExec(engineId: string): Promise<Collection | 'unreachable' | undefined> {
+    try {
+      const all = await this.#deps.sandbox.list();
+      const mine = all.find((c) => c.engineId === engineId);
+      if (mine === undefined || mine.state !== 'running') return undefined;
+      return await this.#deps.sandbox.collectByExec(await this.#spec(), engineId);
+    } catch (error) {
+      if (EscrowError.is(error, 'EngineUnavailable') || SandboxFault.is(error, 'engine')) return 'unreachable';
+      this.#deps.log('warn', 'fallback collection failed', { attempt: this.#attempt, error: messageOf(error) });
+      return undefined;
+    }
+  }
+
+  /** Makes the collected bytes durable before anything ends the container. */
+  async #keep(collection: Collection): Promise<CollectionRecord> {
+    const { artefacts } = this.#deps;
+    const files: { path: RelPath; mode: number; ref: ArtefactRef }[] = [];
+    for (const file of collection.files) {
+      files.push({ path: file.path, mode: file.mode, ref: await artefacts.put(file.bytes, this.#session) });
+    }
+    this.#deps.at('files-durable');
+    const auditLog = collection.auditLog === null ? null : await artefacts.put(collection.auditLog, this.#session);
+    return {
+      state: collection.state,
+      reason: collection.reason,
+      via: collection.via,
+      files,
+      missing: collection.missing,
+      manifest: collection.manifest,
+      auditLog,
+      auditAgrees: collection.audit.agree,
+      equalsAudit: collection.equalsAudit,
+      violations: collection.violations,
+    };
+  }
+
+  async #stop(): Promise<void> {
+    const attempt = this.#attempt;
+    const container = this.#state().container;
+    this.#sandbox?.detach();
+    const seen = await this.#deps.sandbox.kill(container?.engineId ?? container?.name ?? '');
+    this.#deps.at('killed');
+    switch (seen.kind) {
+      case 'stopped':
+        this.#execute({
+          kind: 'step',
+          attempt,
+          step: 'stop',
+          observed: true,
+          facts: { exitCode: seen.exitCode, oomKilled: seen.oomKilled, finishedAt: seen.finishedAt },
+        });
+        return;
+      case 'absent':
+        this.#execute({ kind: 'step', attempt, step: 'stop', observed: true, facts: { absent: true } });
+        return;
+      case 'unconfirmed':
+        this.#execute({ kind: 'pend', attempt, waitingFor: `stop: ${seen.reason}` });
+        return;
+      default:
+        unreachable(seen, 'stop observation');
+    }
+  }
+
+  async #release(): Promise<void> {
+    const attempt = this.#attempt;
+    const container = this.#state().container;
+    const seen = await this.#deps.sandbox.remove(container?.engineId ?? container?.name ?? '');
+    this.#deps.at('removed');
+    if (seen.kind === 'absent') {
+      this.#execute({ kind: 'step', attempt, step: 'release', observed: true, facts: { absent: true } });
+    } else {
+      this.#execute({ kind: 'pend', attempt, waitingFor: `absence: ${seen.reason}` });
+    }
+  }
+
+  #finish(): void {
+    const attempt = this.#state();
+    const contract = this.#deps.contractOf(this.#whole());
+    const { collection } = attempt;
+    const candidate =
+      collection === null || collection.state === 'none'
+        ? null
+        : this.#deps.candidateOf(contract, collection.files, collection.missing);
+    this.#execute({ kind: 'finish-settlement', attempt: attempt.id, candidate });
+  }
+
+  /** Waits, then looks at what could not be seen. Only a sight of it leaves `cancellation_pending`. */
+  async #observe(): Promise<void> {
+    const attempt = this.#attempt;
+    const { pending, container } = this.#state();
+    await this.#pause();
+    const target = container?.engineId ?? container?.name ?? '';
+    switch (pending?.blockedIn) {
+      case 'stopping': {
+        const seen = await this.#deps.sandbox.kill(target);
+        if (seen.kind !== 'unconfirmed') this.#execute({ kind: 'unblock', attempt, seen: seen.kind });
+        return;
+      }
+      case 'releasing': {
+        const seen = await this.#deps.sandbox.remove(target);
+        if (seen.kind === 'absent') this.#execute({ kind: 'unblock', attempt, seen: 'absent' });
+        return;
+      }
+      default: {
+        const answered = await this.#deps.sandbox.list().then(
+          () => true,
+          () => false,
+        );
+        if (answered) this.#execute({ kind: 'unblock', attempt, seen: 'engine_answers' });
+      }
+    }
+  }
+
+  /** The record could not be written (disk full, allowance). The stop is attempted all the same, then recording again. */
+  async #recordingFailed(error: unknown): Promise<void> {
+    this.#deps.log('error', 'an attempt could not be recorded', { attempt: this.#attempt, error: messageOf(error) });
+    this.#abort.abort();
+    const state = this.#state();
+    const storage = EscrowError.is(error, 'StorageFull') || EscrowError.is(error, 'StorageUnwritable');
+    if (state.settling === null) {
+      this.#unrecorded ??= storage
+        ? { kind: 'resource', code: 'storage', detail: messageOf(error) }
+        : { kind: 'infrastructure', code: 'internal', detail: messageOf(error) };
+      try {
+        this.#recordOwedEnd();
+        return;
+      } catch (again) {
+        this.#deps.log('error', 'nor could its end', { attempt: this.#attempt, error: messageOf(again) });
+      }
+    } else if (state.phase === 'collecting' && storage) {
+      // The bytes do not fit the session's allowance: the record says so, and goes on to the stop.
+      try {
+        this.#execute({ kind: 'collected', attempt: this.#attempt, collection: nothingCollected('storage_full') });
+        return;
+      } catch (again) {
+        this.#deps.log('error', 'nor could the loss of its bytes', { attempt: this.#attempt, error: messageOf(again) });
+      }
+    }
+    const target = state.container?.engineId ?? state.container?.name;
+    if (target !== undefined) {
+      this.#sandbox?.detach();
+      const seen = await this.#deps.sandbox.kill(target);
+      this.#deps.log('warn', 'stopped without a record', { attempt: this.#attempt, seen: seen.kind });
+    }
+    await this.#pause();
+  }
+
+  async #pause(): Promise<void> {
+    const wait = backoff(this.#tries);
+    this.#tries += 1;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, wait);
+      this.#nudge = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.#nudge = undefined;
+  }
+}
+
+const nothingCollected = (reason: string): CollectionRecord => ({
+  state: 'none',
+  reason,
+  via: 'none',
+  files: [],
+  missing: [],
+  manifest: [],
+  auditLog: null,
+  auditAgrees: false,
+  equalsAudit: null,
+  violations: [],
+});
