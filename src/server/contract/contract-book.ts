@@ -3,18 +3,8 @@ import type { BaselineView, ContractView, FrozenContract } from '../../protocol/
 import { EscrowError } from '../../protocol/errors.ts';
 import type { ContractDigest, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
 import type { PlacedFile } from '../sandbox/port.ts';
+import type { Frozen } from './freeze-contract.ts';
 import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
-
-/** What freezing a contract file gives (`freeze-contract.ts`): the contract, its digest and all bytes that it names. */
-export interface FrozenBytes {
-  readonly contract: FrozenContract;
-  readonly digest: ContractDigest;
-  readonly root: string;
-  readonly path: string;
-  readonly sourceSha256: Sha256;
-  readonly bytes: ReadonlyMap<RelPath, Uint8Array>;
-  readonly supplementalBytes: ReadonlyMap<RelPath, Uint8Array>;
-}
 
 type FreezeRecord = Omit<ContractView, 'baseline'>;
 
@@ -35,7 +25,7 @@ export class ContractBook {
   }
 
   /** Makes all bytes durable, then the record. Freezing the same file again changes nothing. */
-  async record(frozen: FrozenBytes): Promise<ContractView> {
+  async record(frozen: Frozen): Promise<ContractView> {
     const { contract, digest, root, path, sourceSha256 } = frozen;
     for (const bytes of [...frozen.bytes.values(), ...frozen.supplementalBytes.values()]) {
       await this.#store.artefacts.put(bytes, streamOf(digest));
