@@ -43,6 +43,7 @@ export const errorCodes = {
   NoKernel: -31083,
   KernelDraining: -31084,
   RuntimeTooOld: -31085,
+  InvalidSettings: -31086,
   InvalidParams: -32602,
   Internal: -32603,
 } as const;

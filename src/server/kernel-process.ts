@@ -1,0 +1,331 @@
+import { randomBytes } from 'node:crypto';
+import { writeSync, closeSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { publishEndpoint, retractEndpoint, writeWhole } from '../protocol/endpoint.ts';
+import { EscrowError } from '../protocol/errors.ts';
+import { prepareHome } from '../protocol/home.ts';
+import { oldestProtocolVersion, protocolVersion } from '../protocol/methods.ts';
+import { processStart, processState } from '../protocol/process-identity.ts';
+import { kernelExit, readyDescriptorVariable, type StartReport } from '../protocol/startup.ts';
+import { compareVersions, productVersion } from '../protocol/version.ts';
+import { openFileLog, type FileLog, type Logger } from './log.ts';
+import { createListener, placeSocket, type Listener } from './rpc/listener.ts';
+import type { ConnectedClient, Kernel } from './rpc/port.ts';
+import { readSettings, type KernelSettings } from './settings.ts';
+import { acquireKernelLock } from './store/kernel-lock.ts';
+import { shippedBinding } from './store/native.ts';
+import { openStore } from './store/open-store.ts';
+import type { Store } from './store/port.ts';
+
+/** What the composed Kernel is made from. The store is closed by this shell, after `drain`. */
+export interface KernelShellDeps {
+  readonly store: Store;
+  readonly home: string;
+  readonly instanceId: string;
+  readonly now: () => number;
+  readonly monotonic: () => number;
+  readonly log: Logger;
+  readonly distDir: string;
+  readonly settings: KernelSettings;
+  readonly clients: () => readonly ConnectedClient[];
+}
+
+export interface KernelProcessOptions {
+  /** State folder; made and checked here. */
+  readonly home: string;
+  /** Folder of the bundles: executor, rehearsal scripts, SQLite's binding. */
+  readonly distDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly version?: string;
+}
+
+/** Milliseconds after which a drain that does not come back is given up: the next Kernel reconciles. */
+const drainMs = 120_000;
+
+/** Milliseconds that a handle nobody owns may keep a finished process alive. */
+const lingerMs = 2000;
+
+const exitCodeOf = (error: unknown): number => {
+  if (!EscrowError.is(error)) return kernelExit.defect;
+  switch (error.code) {
+    case 'AnotherKernel':
+      return kernelExit.anotherKernel;
+    case 'RuntimeTooOld':
+      return kernelExit.runtime;
+    case 'StorageFull':
+    case 'StorageUnwritable':
+    case 'StorageTooNew':
+      return kernelExit.storage;
+    case 'UnsafePath':
+    case 'InvalidSettings':
+      return kernelExit.configuration;
+    default:
+      return kernelExit.defect;
+  }
+};
+
+/** Tells whoever started this process how it went, on the descriptor it named; once, and never throws. */
+export function reportStart(env: Readonly<Record<string, string | undefined>>, report: StartReport): void {
+  const descriptor = Number(env[readyDescriptorVariable]);
+  if (!Number.isInteger(descriptor) || descriptor < 3) return;
+  try {
+    writeSync(descriptor, `${JSON.stringify(report)}\n`);
+    closeSync(descriptor);
+  } catch {
+    // Whoever started us is gone, which is their right.
+  }
+}
+
+/** Reports a failed start on every channel there is and returns the exit code for it. */
+export function reportFailure(env: Readonly<Record<string, string | undefined>>, error: unknown): number {
+  const typed = EscrowError.is(error)
+    ? error
+    : new EscrowError(
+        'Internal',
+        error instanceof Error ? error.message : String(error),
+        'See kernel.log in the state folder and report it.',
+      );
+  process.stderr.write(`escrow kernel: ${typed.message} ${typed.next}\n`);
+  if (!EscrowError.is(error) && error instanceof Error) process.stderr.write(`${error.stack ?? ''}\n`);
+  reportStart(env, { kind: 'failed', message: typed.message, error: typed.toData() });
+  return exitCodeOf(error);
+}
+
+/** Who holds the lock, for the message of a second Kernel. Written by the holder; the lock itself can't be read. */
+async function describeHolder(home: string): Promise<Readonly<Record<string, unknown>>> {
+  try {
+    const holder = JSON.parse(await readFile(path.join(home, 'holder.json'), 'utf8')) as {
+      pid: number;
+      processStart: string | null;
+    };
+    return { ...holder, state: await processState(holder.pid, holder.processStart) };
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * Runs the Kernel process: lock → store → compose → reconcile → listen → publish → serve → drain. Resolves with the
+ * exit code when the Kernel has ended by itself (idle, stop, signal, replaced). Throws EscrowError AnotherKernel,
+ * UnsafePath, InvalidSettings, StorageTooNew, StorageFull, StorageUnwritable when it cannot start.
+ */
+export async function runKernelProcess(
+  options: KernelProcessOptions,
+  createKernel: (deps: KernelShellDeps) => Kernel,
+): Promise<number> {
+  const home = await prepareHome(options.home);
+  const fileLog = openFileLog({
+    file: path.join(home, 'kernel.log'),
+    now: Date.now,
+    least: options.env['ESCROW_LOG'] === 'debug' ? 'debug' : 'info',
+  });
+  try {
+    return await underLock(home, options, createKernel, fileLog);
+  } catch (error) {
+    const expected = EscrowError.is(error, 'AnotherKernel');
+    fileLog.log(expected ? 'info' : 'error', 'the Kernel did not start or ended badly', { error });
+    throw error;
+  } finally {
+    fileLog.close();
+  }
+}
+
+async function underLock(
+  home: string,
+  options: KernelProcessOptions,
+  createKernel: (deps: KernelShellDeps) => Kernel,
+  fileLog: FileLog,
+): Promise<number> {
+  const settings = await readSettings(home, options.env);
+  const nativeBinding = shippedBinding(options.distDir);
+  const lock = acquireKernelLock(home, nativeBinding);
+  if (lock === undefined) {
+    const holder = await describeHolder(home);
+    throw new EscrowError(
+      'AnotherKernel',
+      `Another Kernel has this state folder${'pid' in holder ? ` (pid ${String(holder['pid'])})` : ''}.`,
+      'Use it: clients find it by themselves.',
+      { holder },
+    );
+  }
+  try {
+    const instanceId = randomBytes(12).toString('hex');
+    // Whoever published an endpoint before is dead: the lock proves it.
+    await retractEndpoint(home);
+    const start = (await processStart(process.pid)) ?? null;
+    await writeWhole(
+      path.join(home, 'holder.json'),
+      `${JSON.stringify({ pid: process.pid, processStart: start, instanceId, startedAt: Date.now() })}\n`,
+    );
+    const store = openStore({ home, now: Date.now, nativeBinding });
+    try {
+      return await serve({ home, options, settings, instanceId, start, store, log: fileLog.log }, createKernel);
+    } finally {
+      store.close();
+    }
+  } finally {
+    lock.release();
+  }
+}
+
+type DrainReason = Parameters<Kernel['drain']>[0];
+
+interface ServeContext {
+  readonly home: string;
+  readonly options: KernelProcessOptions;
+  readonly settings: KernelSettings;
+  readonly instanceId: string;
+  readonly start: string | null;
+  readonly store: Store;
+  readonly log: Logger;
+}
+
+async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps) => Kernel): Promise<number> {
+  const { home, options, settings, instanceId, store, log } = context;
+  const version = options.version ?? productVersion;
+  const clients: ConnectedClient[] = [];
+  const ending = Promise.withResolvers<DrainReason>();
+  let draining = false;
+  const startDrain = (reason: DrainReason): void => {
+    if (draining) return;
+    draining = true;
+    ending.resolve(reason);
+  };
+
+  const kernel = createKernel({
+    store,
+    home,
+    instanceId,
+    now: Date.now,
+    monotonic: () => performance.now(),
+    log,
+    distDir: options.distDir,
+    settings,
+    clients: () => clients,
+  });
+
+  const idle = idleExit({
+    after: settings.idleExitMs,
+    mayExit: () => clients.length === 0 && kernel.idle(),
+    exit: () => startDrain('idle'),
+  });
+  kernel.onIdleChanged(idle.check);
+  kernel.onStopRequested(() => startDrain('stop'));
+  const onSignal = (signal: NodeJS.Signals): void => {
+    log('warn', 'signal', { signal });
+    startDrain('signal');
+  };
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+
+  const listener = createListener({
+    kernel,
+    instanceId,
+    epoch: store.epoch,
+    version,
+    policy: { executionEnabled: settings.executionEnabled, draining: () => draining },
+    log,
+    clients,
+    onClientsChanged: idle.check,
+    drainIfIdle: (clientVersion) => {
+      const goes = compareVersions(version, clientVersion) < 0 && clients.length === 0 && kernel.idle();
+      if (goes) startDrain('replaced');
+      return draining;
+    },
+  });
+
+  try {
+    await kernel.reconcile();
+    if (!draining) await open(context, listener, version);
+    idle.check();
+    const reason = await ending.promise;
+    log('info', 'draining', { reason });
+    const drained = await bounded(kernel.drain(reason), drainMs);
+    if (!drained) log('error', 'the drain did not come back; the next Kernel reconciles', { afterMs: drainMs });
+    return drained ? kernelExit.ok : kernelExit.defect;
+  } finally {
+    idle.dispose();
+    await retractEndpoint(home);
+    await listener.close();
+    process.off('SIGTERM', onSignal);
+    process.off('SIGINT', onSignal);
+    log('info', 'ended', { instanceId });
+  }
+}
+
+async function open(context: ServeContext, listener: Listener, version: string): Promise<void> {
+  const { home, options, instanceId, store, log } = context;
+  const place = placeSocket(home, options.env);
+  await listener.listen(place);
+  await publishEndpoint(home, {
+    pid: process.pid,
+    processStart: context.start,
+    instanceId,
+    protocol: { min: oldestProtocolVersion, max: protocolVersion },
+    path: place.path,
+    token: listener.token,
+    version,
+  });
+  log('info', 'listening', { instanceId, epoch: store.epoch, version, node: process.version });
+  reportStart(options.env, { kind: 'ready', instanceId });
+}
+
+/** Calls `exit` once the process may exit and went on to for a while. */
+function idleExit(options: { readonly after: number; readonly mayExit: () => boolean; readonly exit: () => void }): {
+  readonly check: () => void;
+  readonly dispose: () => void;
+} {
+  let timer: NodeJS.Timeout | undefined;
+  const stop = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+  };
+  return {
+    check() {
+      if (!options.mayExit()) {
+        stop();
+        return;
+      }
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        if (options.mayExit()) options.exit();
+      }, options.after);
+    },
+    dispose: stop,
+  };
+}
+
+/** True when the promise settled well within the time. */
+async function bounded(promise: Promise<void>, ms: number): Promise<boolean> {
+  const { promise: late, resolve } = Promise.withResolvers<false>();
+  const timer = setTimeout(() => resolve(false), ms);
+  try {
+    return await Promise.race([promise.then(() => true as const), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * The last lines of an entry point: runs, sets the exit code, and ends the process even where a handle that nobody
+ * owns would keep it. A defect anywhere ends the process at once: the container's own dead man's switch does the rest.
+ */
+export function runToExit(options: KernelProcessOptions, createKernel: (deps: KernelShellDeps) => Kernel): void {
+  const die = (error: unknown): void => {
+    const log = openFileLog({ file: path.join(options.home, 'kernel.log'), now: Date.now });
+    log.log('error', 'a defect ends the Kernel', { error });
+    process.exit(reportFailure(options.env, error));
+  };
+  process.on('uncaughtException', die);
+  process.on('unhandledRejection', die);
+  void runKernelProcess(options, createKernel).then(
+    (code) => {
+      process.exitCode = code;
+      setTimeout(() => process.exit(code), lingerMs).unref();
+    },
+    (error: unknown) => {
+      process.exit(reportFailure(options.env, error));
+    },
+  );
+}
