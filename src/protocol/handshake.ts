@@ -5,7 +5,7 @@ import { ProtocolRange } from './endpoint.ts';
 import { EscrowError, errorCodes, type ErrorCode } from './errors.ts';
 import { canonicalJson } from './hash.ts';
 import { ClientHello } from './methods.ts';
-import { readLine, writeLine } from './socket-lines.ts';
+import { ConnectionLost, readLine, writeLine } from './socket-lines.ts';
 
 /**
  * The phase before JSON-RPC: four lines of JSON on the raw socket.
@@ -116,7 +116,8 @@ export interface ClientHandshake {
 /**
  * The client's side. Resolves when both sides have proven that they know the token; the socket then speaks LSP framing
  * (`connect`), or ends (`drain-if-idle`; `draining` says whether the Kernel goes). Throws EscrowError HandshakeRefused,
- * VersionMismatch, KernelDraining, or what else the Kernel refused with; the caller destroys the socket then.
+ * VersionMismatch, KernelDraining, or what else the Kernel refused with, and ConnectionLost when the socket failed; the
+ * caller destroys the socket then.
  */
 export async function greetKernel(
   socket: Socket,
@@ -149,7 +150,7 @@ export async function greetKernel(
     const { protocol, instanceId, epoch, version } = value;
     return { welcome: { protocol, instanceId, epoch, version }, draining: accepted.value.draining ?? false };
   } catch (error) {
-    if (EscrowError.is(error)) throw error;
+    if (EscrowError.is(error) || error instanceof ConnectionLost) throw error;
     throw broken(error instanceof Error ? error.message : String(error));
   }
 }

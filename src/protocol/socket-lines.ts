@@ -3,6 +3,11 @@ import type { Socket } from 'node:net';
 /** Bytes of one line of the handshake, without its end. */
 export const maxLineBytes = 4096;
 
+/** The connection ended or failed before the line was whole: says nothing about who was on the other side. */
+export class ConnectionLost extends Error {
+  override readonly name = 'ConnectionLost';
+}
+
 /**
  * Reads one line from a socket that nobody else reads, and leaves everything after it in the socket, which is then
  * neither flowing nor paused: the next reader just attaches. Rejects when the line is too long, not UTF-8, when the
@@ -44,8 +49,8 @@ export function readLine(socket: Socket, signal: AbortSignal): Promise<string> {
         return;
       }
     };
-    const onEnd = (): void => finish(() => reject(new Error('the other side ended the connection')));
-    const onError = (error: Error): void => finish(() => reject(error));
+    const onEnd = (): void => finish(() => reject(new ConnectionLost('the other side ended the connection')));
+    const onError = (error: Error): void => finish(() => reject(new ConnectionLost(error.message, { cause: error })));
     const onAbort = (): void =>
       finish(() => reject(signal.reason instanceof Error ? signal.reason : new Error('aborted')));
     if (signal.aborted) {

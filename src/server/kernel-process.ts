@@ -8,7 +8,7 @@ import { prepareHome } from '../protocol/home.ts';
 import { oldestProtocolVersion, protocolVersion } from '../protocol/methods.ts';
 import { processStart, processState } from '../protocol/process-identity.ts';
 import { kernelExit, readyDescriptorVariable, type StartReport } from '../protocol/startup.ts';
-import { compareVersions, productVersion } from '../protocol/version.ts';
+import { compareVersions, escrowVersion } from '../protocol/version.ts';
 import { openFileLog, type FileLog, type Logger } from './log.ts';
 import { createListener, placeSocket, type Listener } from './rpc/listener.ts';
 import type { ConnectedClient, Kernel } from './rpc/port.ts';
@@ -183,7 +183,7 @@ interface ServeContext {
 
 async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps) => Kernel): Promise<number> {
   const { home, options, settings, instanceId, store, log } = context;
-  const version = options.version ?? productVersion;
+  const version = options.version ?? escrowVersion;
   const clients: ConnectedClient[] = [];
   const ending = Promise.withResolvers<DrainReason>();
   let draining = false;
@@ -246,7 +246,7 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
     return drained ? kernelExit.ok : kernelExit.defect;
   } finally {
     idle.dispose();
-    await retractEndpoint(home);
+    await retractEndpoint(home).catch((error: unknown) => log('warn', 'the endpoint file stays', { error }));
     await listener.close();
     process.off('SIGTERM', onSignal);
     process.off('SIGINT', onSignal);
@@ -277,13 +277,14 @@ function idleExit(options: { readonly after: number; readonly mayExit: () => boo
   readonly dispose: () => void;
 } {
   let timer: NodeJS.Timeout | undefined;
+  let disposed = false;
   const stop = (): void => {
     clearTimeout(timer);
     timer = undefined;
   };
   return {
     check() {
-      if (!options.mayExit()) {
+      if (disposed || !options.mayExit()) {
         stop();
         return;
       }
@@ -292,7 +293,10 @@ function idleExit(options: { readonly after: number; readonly mayExit: () => boo
         if (options.mayExit()) options.exit();
       }, options.after);
     },
-    dispose: stop,
+    dispose() {
+      disposed = true;
+      stop();
+    },
   };
 }
 
