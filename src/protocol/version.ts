@@ -1,5 +1,5 @@
 /** Version of this build; a unit test holds it equal to package.json. */
-export const escrowVersion = '0.1.0';
+export const productVersion = '0.1.0';
 
 /** Compares two versions by their numbers; what follows a dash is ignored. Negative: `a` is older. */
 export function compareVersions(a: string, b: string): number {

@@ -8,7 +8,7 @@ import { prepareHome } from '../protocol/home.ts';
 import { oldestProtocolVersion, protocolVersion } from '../protocol/methods.ts';
 import { processStart, processState } from '../protocol/process-identity.ts';
 import { kernelExit, readyDescriptorVariable, type StartReport } from '../protocol/startup.ts';
-import { compareVersions, escrowVersion } from '../protocol/version.ts';
+import { compareVersions, productVersion } from '../protocol/version.ts';
 import { openFileLog, type FileLog, type Logger } from './log.ts';
 import { createListener, placeSocket, type Listener } from './rpc/listener.ts';
 import type { ConnectedClient, Kernel } from './rpc/port.ts';
@@ -40,8 +40,8 @@ export interface KernelProcessOptions {
   readonly version?: string;
 }
 
-/** Milliseconds after which a drain that does not come back is given up: the next Kernel reconciles. */
-const drainMs = 120_000;
+/** Milliseconds after which a drain that does not come back is given up: more than the Kernel bounds itself to (120 s). */
+const drainMs = 150_000;
 
 /** Milliseconds that a handle nobody owns may keep a finished process alive. */
 const lingerMs = 2000;
@@ -183,7 +183,7 @@ interface ServeContext {
 
 async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps) => Kernel): Promise<number> {
   const { home, options, settings, instanceId, store, log } = context;
-  const version = options.version ?? escrowVersion;
+  const version = options.version ?? productVersion;
   const clients: ConnectedClient[] = [];
   const ending = Promise.withResolvers<DrainReason>();
   let draining = false;
