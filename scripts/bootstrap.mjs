@@ -71,9 +71,12 @@ if (major < 22 || (major === 22 && minor < 18)) {
 if (script === undefined) fail('no script named', 'Usage: node scripts/bootstrap.mjs SCRIPT [ARGUMENTS]');
 const bin = path.join(root, 'node_modules', '.bin');
 const inherited = (process.env.PATH ?? '').split(path.delimiter).filter((entry) => entry !== bin);
+// dockerd and debootstrap lie where an ordinary user's PATH does not look.
+const system = process.platform === 'win32' ? [] : ['/usr/local/sbin', '/usr/sbin', '/sbin'];
+const searched = [path.dirname(runtime), bin, ...inherited, ...system.filter((entry) => !inherited.includes(entry))];
 const child = spawn(runtime, [path.join(root, script), ...args], {
   stdio: 'inherit',
-  env: { ...process.env, PATH: [path.dirname(runtime), bin, ...inherited].join(path.delimiter) },
+  env: { ...process.env, PATH: searched.join(path.delimiter) },
 });
 // A Ctrl-C reaches the whole process group; the script decides what it means, we only wait. SIGTERM reaches us alone.
 process.on('SIGINT', () => {});

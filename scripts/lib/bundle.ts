@@ -1,4 +1,4 @@
-import { chmod, cp, mkdir, readFile, rm } from 'node:fs/promises';
+import { chmod, cp, mkdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
 import { dist, root } from './root.ts';
@@ -31,24 +31,11 @@ const unusedByUs: Plugin = {
   },
 };
 
-/** Beside a bundle there is no package folder: the prebuilt SQLite bindings lie in `dist/prebuilds`. */
-const sqliteBinding: Plugin = {
-  name: 'sqlite-binding-beside-the-bundle',
-  setup(builder) {
-    builder.onLoad({ filter: /better-sqlite3[\\/]lib[\\/]binding\.js$/ }, async (args) => {
-      const source = await readFile(args.path, 'utf8');
-      const contents = source.replaceAll(`path.join(__dirname, '..', `, `path.join(__dirname, `);
-      if (contents === source) throw new Error('better-sqlite3 finds its binding in another way than we know');
-      return { contents, loader: 'js' };
-    });
-  },
-};
-
-function options(name: BundleName, production: boolean): BuildOptions {
+function options(name: BundleName, production: boolean, folder: string): BuildOptions {
   const shared: BuildOptions = {
     absWorkingDir: root,
     entryPoints: [entries[name]],
-    outfile: path.join(dist, `${name}.cjs`),
+    outfile: path.join(folder, `${name}.cjs`),
     bundle: true,
     platform: 'node',
     format: 'cjs',
@@ -69,34 +56,37 @@ function options(name: BundleName, production: boolean): BuildOptions {
     // Its hash is part of every binding and names the prepared image: the same bytes in every mode and on every
     // machine, and readable, because it is what a careful person looks at first. Debian's Node 20 runs it.
     executor: { target: 'node20', banner: { js: fileUrl } },
-    kernel: { ...maps, target: 'node22', banner: { js: fileUrl }, plugins: [unusedByUs, sqliteBinding] },
+    kernel: { ...maps, target: 'node22', banner: { js: fileUrl }, plugins: [unusedByUs] },
     cli: { ...maps, target: 'node22', banner: { js: `#!/usr/bin/env node\n${fileUrl}` } },
     extension: { ...maps, target: 'node22', banner: { js: fileUrl }, external: ['vscode'] },
   };
   return { ...shared, ...each[name] };
 }
 
-/** Writes one bundle into `dist/`. Throws esbuild's BuildFailure. */
-export async function bundle(name: BundleName, production: boolean): Promise<void> {
-  await build(options(name, production));
-  if (name === 'cli') await chmod(path.join(dist, 'cli.cjs'), 0o755);
+/** Writes one bundle into a folder. Throws esbuild's BuildFailure. */
+export async function bundle(name: BundleName, production: boolean, folder: string = dist): Promise<void> {
+  await build(options(name, production, folder));
+  if (name === 'cli') await chmod(path.join(folder, 'cli.cjs'), 0o755);
 }
 
-/** Copies what the bundles read at run time: SQLite's bindings, the examples with their rehearsal scripts. */
-export async function copyAssets(): Promise<void> {
-  await mkdir(dist, { recursive: true });
-  const copies = [
-    ['node_modules/better-sqlite3/prebuilds', 'prebuilds'],
-    ['examples', 'examples'],
-  ] as const;
-  for (const [from, to] of copies) {
-    await rm(path.join(dist, to), { recursive: true, force: true });
-    await cp(path.join(root, from), path.join(dist, to), {
-      recursive: true,
-      filter: (source) =>
-        !/(^|[\\/])(__pycache__|node_modules|\.git)([\\/]|$)/.test(
-          path.relative(root, source).replace(/^node_modules/, ''),
-        ),
-    });
+/**
+ * Copies what the bundles read at run time: SQLite's bindings (all, or those of one platform) and the examples, which
+ * bring their rehearsal scripts.
+ */
+export async function copyAssets(folder: string = dist, binding?: string): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  const skipped = /(^|[\\/])(__pycache__|node_modules|\.git)([\\/]|$)/;
+  const copies: readonly (readonly [from: string, to: string, wanted: (relative: string) => boolean])[] = [
+    [
+      'node_modules/better-sqlite3/prebuilds',
+      'prebuilds',
+      (name) => binding === undefined || name === '' || name === `${binding}.node`,
+    ],
+    ['examples', 'examples', (name) => !skipped.test(name)],
+  ];
+  for (const [from, to, wanted] of copies) {
+    const source = path.join(root, from);
+    await rm(path.join(folder, to), { recursive: true, force: true });
+    await cp(source, path.join(folder, to), { recursive: true, filter: (file) => wanted(path.relative(source, file)) });
   }
 }

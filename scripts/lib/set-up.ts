@@ -1,0 +1,24 @@
+import { ensureWorkbench } from '../setup-workbench.ts';
+import { bundle } from './bundle.ts';
+import { ensureEngine } from './engine.ts';
+import type { Ui } from './ui.ts';
+
+export interface SetUpParts {
+  /** A container engine that answers, the base image and the image with the executor. */
+  readonly engine: boolean;
+  /** VS Code's server build and a browser, for the e2e tests. */
+  readonly workbench: boolean;
+}
+
+/**
+ * Brings this machine to where Escrow runs. Idempotent: what is there is only checked. Packages and Node were seen to by
+ * `bootstrap.mjs` before this could run. Throws SetupError with what to do.
+ */
+export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
+  ui.log(`node ${process.versions.node}, packages as locked`);
+  if (parts.engine) {
+    await ensureEngine(ui);
+    await bundle('executor', false);
+  }
+  if (parts.workbench) await ensureWorkbench(ui);
+}

@@ -1,0 +1,63 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { runShown } from './run.ts';
+import { root } from './root.ts';
+
+/** The layers of tests, lowest first; each is a vitest project (docs/testing.md). */
+export const layers = ['unit', 'sandbox', 'crash', 'e2e'] as const;
+export type Layer = (typeof layers)[number];
+
+export interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+interface Report {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly numPendingTests: number;
+  readonly numTodoTests: number;
+  readonly testResults: readonly { readonly status: string; readonly assertionResults: readonly unknown[] }[];
+}
+
+/**
+ * Runs one layer and counts. What did not run can't have passed: a file that could not be loaded, a layer without a
+ * test, an unhandled error and a runner that died each count as a failure.
+ */
+export async function runLayer(
+  layer: Layer,
+  options: { readonly full: boolean; readonly filters: readonly string[] },
+): Promise<Counts> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'escrow-test-'));
+  try {
+    const file = path.join(folder, 'report.json');
+    const code = await runShown(
+      process.execPath,
+      [
+        path.join(root, 'node_modules', 'vitest', 'vitest.mjs'),
+        'run',
+        '--project',
+        layer,
+        '--reporter=default',
+        '--reporter=json',
+        `--outputFile.json=${file}`,
+        ...options.filters,
+      ],
+      { cwd: root, env: { ...process.env, ...(options.full ? { ESCROW_TEST_FULL: '1' } : {}) } },
+    );
+    const text = await readFile(file, 'utf8').catch(() => undefined);
+    if (text === undefined) return { passed: 0, failed: 1, skipped: 0 };
+    const report = JSON.parse(text) as Report;
+    const unloadable = report.testResults.filter(
+      (each) => each.status === 'failed' && each.assertionResults.length === 0,
+    );
+    const failed = report.numFailedTests + unloadable.length;
+    const passed = report.numPassedTests;
+    const quietFailure = failed === 0 && (code !== 0 || passed === 0);
+    return { passed, failed: quietFailure ? 1 : failed, skipped: report.numPendingTests + report.numTodoTests };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,13 @@
+// npm run setup [-- --yes] [--workbench]: everything that Escrow needs on this machine.
+import { parseArgs } from 'node:util';
+import { setUp } from './lib/set-up.ts';
+import { createUi, reportFailure } from './lib/ui.ts';
+
+const { values } = parseArgs({ options: { yes: { type: 'boolean' }, workbench: { type: 'boolean' } } });
+try {
+  const ui = createUi(values.yes === true);
+  await setUp(ui, { engine: true, workbench: values.workbench === true });
+  ui.log('done');
+} catch (error) {
+  reportFailure(error);
+}
