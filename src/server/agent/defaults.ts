@@ -1,0 +1,25 @@
+import type { InferenceOptions, LoopSwitches } from '../../protocol/views.ts';
+
+/**
+ * Options where nobody asked for others. 16,384 tokens hold some twelve turns on small files and stay below 2 GiB of KV
+ * memory on models of up to 8 B; 1,536 is the contract's default output budget. Greedy and seeded, so that an attempt
+ * can be compared with another. Thinking is off: with this output budget it would eat the answer.
+ */
+export const defaultOptions: InferenceOptions = {
+  numCtx: 16_384,
+  numPredict: 1536,
+  temperature: 0,
+  seed: 1,
+  think: false,
+  keepAlive: '10m',
+};
+
+/** All help that asks nothing of the model; executing calls that were printed as text is left to an explicit binding. */
+export const defaultSwitches: LoopSwitches = {
+  viewBeforeEdit: true,
+  nearestMatch: true,
+  repeatFailure: true,
+  wholeFile: true,
+  nudgeEmptyTurn: true,
+  executeTextCalls: false,
+};

@@ -1,0 +1,347 @@
+import { canonicalJson } from '../../protocol/hash.ts';
+import { unreachable } from '../../protocol/primitives.ts';
+import { admit, measure, startAdmission } from '../inference/admission.ts';
+import type { ChatMessage, ChatTurn, ToolCall } from '../inference/port.ts';
+import { InferenceFailure } from '../inference/port.ts';
+import { SandboxFault } from '../sandbox/port.ts';
+import type { AgentDeps, AgentEnd, AgentInput, RunAgent } from './port.ts';
+import { agentTools, firstMessages } from './prompt.ts';
+import { findStuck, stuckLimits } from './stuck.ts';
+import type { Step } from './stuck.ts';
+import { callsInText, readCall } from './tolerant.ts';
+import type { AgentCall } from './tolerant.ts';
+import { createToolbox } from './toolbox.ts';
+import type { Toolbox, ToolOutcome } from './toolbox.ts';
+
+/** Characters of a text in an activity line; the whole is in the artefacts of the turn. */
+const activityText = 8000;
+/** Failures of the model's own making (an unparsable call) that are answered with a hint before the attempt ends. */
+const modelFailures = 2;
+/** Turns cut by the output budget, in a row. */
+const cutTurns = 3;
+/** Times that the sandbox may run out of something before it counts as a configuration blocker. */
+const exhaustions = 2;
+
+/** One step before the limits the model is told. */
+const warningLimits = {
+  repeat: stuckLimits.repeat - 1,
+  error: stuckLimits.error - 1,
+  monologue: stuckLimits.monologue,
+  alternation: stuckLimits.alternation - 1,
+};
+const circlingText = 'You did this before with the same result. Do something else.';
+
+/** Why the run's own signal ended: a person (or a settlement), or the contract's time. */
+const wallReached = Symbol('wall');
+
+/** Thrown inside the loop to leave it; never leaves this module. */
+class Ended extends Error {
+  readonly end: AgentEnd;
+  constructor(end: AgentEnd) {
+    super(end.kind);
+    this.end = end;
+  }
+}
+
+/**
+ * The native agent: asks the model, reads its calls, does what the contract permits, answers, until `finish` or a limit.
+ * A request is recorded before it is sent, and all that a turn caused is recorded before the next. It ends with an
+ * `AgentEnd` for everything that can happen; it throws for defects only.
+ */
+export const runAgent: RunAgent = async (input, deps, signal) => {
+  const wall = new AbortController();
+  const wallMs = input.contract.budget.wallS * 1000;
+  const timer = setTimeout(() => {
+    wall.abort(wallReached);
+  }, wallMs);
+  const both = AbortSignal.any([signal, wall.signal]);
+  const stopped = (): AgentEnd =>
+    signal.aborted
+      ? { kind: 'cancelled' }
+      : { kind: 'limit', which: 'wall', detail: `the contract's ${input.contract.budget.wallS} s are over` };
+  try {
+    return await converse(input, deps, both, deps.monotonic() + wallMs);
+  } catch (error) {
+    if (both.aborted) return stopped();
+    if (error instanceof Ended) return error.end;
+    if (SandboxFault.is(error)) {
+      return { kind: 'infrastructure', code: error.code, detail: error.message };
+    }
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal, deadline: number): Promise<AgentEnd> {
+  const { contract, binding } = input;
+  const { switches, options } = binding;
+  const budget = contract.budget.requestsPerAttempt;
+  const toolbox = createToolbox(contract, switches, deps.sandbox);
+  const messages: ChatMessage[] = [...firstMessages(contract, input.feedback)];
+  const steps: Step[] = [];
+  let admission = startAdmission(options.numCtx, options.numPredict, binding.model.family);
+  let failures = 0;
+  let cut = 0;
+  let exhausted = 0;
+  let finishAsked = false;
+
+  const note = async (
+    kind: 'think' | 'message' | 'tool' | 'denied' | 'result' | 'hint',
+    title: string,
+    text: string,
+    ok: boolean | null = null,
+  ): Promise<void> => deps.record({ kind: 'activity', item: { kind, title, text: text.slice(0, activityText), ok } });
+  const hint = async (title: string, text: string): Promise<void> => {
+    messages.push({ role: 'user', content: text });
+    await note('hint', title, text);
+  };
+  const end = (value: AgentEnd): never => {
+    throw new Ended(value);
+  };
+  const checkStuck = (): void => {
+    const stuck = findStuck(steps);
+    if (stuck !== null) {
+      end({
+        kind: 'model_fault',
+        code: stuck,
+        detail: `the model went in circles (${stuck}); last: ${steps.at(-1)?.action?.slice(0, 200) ?? 'no call'}`,
+      });
+    }
+  };
+
+  for (let n = 1; n <= budget; n += 1) {
+    signal.throwIfAborted();
+    if (deps.monotonic() >= deadline)
+      return { kind: 'limit', which: 'wall', detail: `the contract's ${contract.budget.wallS} s are over` };
+
+    // The last request is kept for `finish` where everything visible has passed: a right edit must not end as a limit.
+    const kept = n === budget && toolbox.edited() && toolbox.allPassed();
+    if (kept)
+      await hint('finish', 'All checks pass and this is the last request. Call finish now; nothing else will be done.');
+
+    const admitted = admit(admission, messages, agentTools);
+    if (!admitted.admitted) return { kind: 'limit', which: 'context', detail: admitted.arithmetic };
+
+    await deps.record({ kind: 'request', n, boundTokens: admitted.boundTokens, proven: admitted.proven });
+    const asked = messages.slice();
+    let turn: ChatTurn;
+    try {
+      turn = await deps.chat(asked, agentTools, signal);
+    } catch (error) {
+      if (!InferenceFailure.is(error)) throw error;
+      await deps.record({ kind: 'failure', n, failure: error });
+      signal.throwIfAborted();
+      failures += 1;
+      if (error.kind !== 'model' || failures >= modelFailures) return endOfFailure(error);
+      // The same request is never sent again: the hint makes it another one.
+      await hint(
+        error.code,
+        'Your last answer was not a valid tool call and was dropped. Make one call with its arguments as one JSON object.',
+      );
+      continue;
+    }
+    failures = 0;
+    await deps.record({ kind: 'turn', n, turn });
+    signal.throwIfAborted();
+
+    const measured = measure(admission, asked, turn.receipt.promptTokens);
+    admission = measured.state;
+    if (measured.kind === 'truncated')
+      return {
+        kind: 'transport',
+        code: 'prompt_truncated',
+        detail: `the engine counted ${turn.receipt.promptTokens} tokens where at least ${measured.floor} must be: the prompt was cut`,
+      };
+    if (measured.kind === 'fell')
+      await note(
+        'hint',
+        'token_count_fell',
+        'The engine counted fewer tokens for a longer prompt: the bound is unproven from here on.',
+      );
+
+    if (turn.thinking.trim() !== '') await note('think', 'thinking', turn.thinking);
+    if (turn.content.trim() !== '') await note('message', 'message', turn.content);
+    messages.push({ role: 'assistant', content: turn.content, thinking: turn.thinking, toolCalls: turn.toolCalls });
+
+    const printed = turn.toolCalls.length === 0 ? callsInText(turn.content) : [];
+    const asText = printed.length > 0 && switches.executeTextCalls;
+    const calls = asText ? printed : turn.toolCalls;
+
+    if (calls.length === 0) {
+      cut = turn.doneReason === 'length' ? cut + 1 : 0;
+      if (cut >= cutTurns)
+        return {
+          kind: 'limit',
+          which: 'output',
+          detail: `${cut} answers in a row were cut at ${options.numPredict} tokens without a call`,
+        };
+      steps.push({ action: null, observation: turn.content.slice(0, 2000), error: false });
+      if (cut === 0) checkStuck();
+      if (!switches.nudgeEmptyTurn)
+        return { kind: 'model_fault', code: 'empty_turn', detail: 'an answer without a tool call' };
+      if (kept) continue;
+      if (turn.doneReason === 'length')
+        await hint('cut', `Your answer was cut at ${options.numPredict} tokens. Think less and make one short call.`);
+      else if (printed.length > 0)
+        await hint(
+          'call_as_text',
+          'You wrote a tool call as text; nothing was done. Make the call with the tool interface.',
+        );
+      else
+        await hint(
+          'no_call',
+          toolbox.edited() && toolbox.allPassed()
+            ? 'All checks pass, but an answer without a tool call ends nothing. Call finish.'
+            : 'Your answer had no tool call, so nothing was done. Call a tool; call finish when all checks pass.',
+        );
+      continue;
+    }
+    cut = 0;
+
+    let finished: string | null = null;
+    for (const call of calls) {
+      signal.throwIfAborted();
+      if (finished !== null) {
+        answerCall(messages, call, 'Not done: the task was finished by an earlier call of this answer.', asText);
+        continue;
+      }
+      const read = readCall(call);
+      if (kept && !(read.ok && read.call.tool === 'finish')) {
+        await note('hint', 'not_done', `only finish was still possible; ${call.name.slice(0, 60)} was not done`);
+        answerCall(messages, call, 'Not done: only finish was still possible.', asText);
+        continue;
+      }
+      if (read.ok && read.call.tool === 'finish') {
+        const missing = toolbox.unproven();
+        if (toolbox.edited() && missing.length > 0 && !finishAsked && n < budget) {
+          finishAsked = true;
+          const text = `Not finished yet: since your last edit these checks have not passed: ${missing.join(', ')}. Run them first, or call finish again if you are sure.`;
+          await note('hint', 'finish_before_checks', text);
+          answerCall(messages, call, text, asText);
+          steps.push({ action: 'finish', observation: text, error: true });
+          continue;
+        }
+        await note('tool', 'finish', read.call.message, true);
+        finished = read.call.message;
+        continue;
+      }
+      const outcome = await doCall(call, read, toolbox, note, signal, asText);
+      steps.push({
+        action: signature(call),
+        observation: withoutTimes(outcome.text),
+        error: !outcome.ok && outcome.failed,
+      });
+      const circling = findStuck(steps, warningLimits) !== null;
+      answerCall(messages, call, circling ? `${outcome.text}\n${circlingText}` : outcome.text, asText);
+      if (outcome.exhausted !== null) {
+        exhausted += 1;
+        if (exhausted >= exhaustions)
+          return { kind: 'resource', code: outcome.exhausted, detail: outcome.text.slice(-300) };
+      }
+      checkStuck();
+    }
+    if (finished !== null) return { kind: 'finished', message: finished };
+  }
+  return { kind: 'limit', which: 'requests', detail: `all ${budget} requests of the attempt are used` };
+}
+
+/** Does one readable or unreadable call and records it before and after. `failed` tells an error from a failing check. */
+async function doCall(
+  call: ToolCall,
+  read: ReturnType<typeof readCall>,
+  toolbox: Toolbox,
+  note: (
+    kind: 'tool' | 'denied' | 'result' | 'hint',
+    title: string,
+    text: string,
+    ok?: boolean | null,
+  ) => Promise<void>,
+  signal: AbortSignal,
+  asText: boolean,
+): Promise<ToolOutcome & { readonly failed: boolean }> {
+  const marked = asText ? ' (printed as text)' : '';
+  if (!read.ok) {
+    const title = call.name.slice(0, 60);
+    if (read.denied) {
+      await toolbox.refuse(`${title} ${read.code}`, read.code);
+      await note('denied', title, read.text, false);
+    } else await note('hint', read.code, read.text, false);
+    return { text: read.text, ok: false, denied: read.denied ? read.code : null, exhausted: null, failed: true };
+  }
+  const { call: valid } = read;
+  if (valid.tool === 'think') {
+    await note('tool', `think${marked}`, valid.thought, true);
+    return { text: 'Noted.', ok: true, denied: null, exhausted: null, failed: false };
+  }
+  if (valid.tool === 'finish') throw new Error('finish is not done here');
+  await note('tool', `${titleOf(valid)}${marked}`, textOf(valid));
+  const outcome = await toolbox.act(valid, signal);
+  await note(outcome.denied === null ? 'result' : 'denied', titleOf(valid), outcome.text, outcome.ok);
+  // A check that fails is news, not an error: it may be run again after each edit.
+  return { ...outcome, failed: valid.tool === 'file_editor' || outcome.denied !== null };
+}
+
+function answerCall(messages: ChatMessage[], call: ToolCall, text: string, asText: boolean): void {
+  if (asText) messages.push({ role: 'user', content: `Result of ${call.name}:\n${text}` });
+  else messages.push({ role: 'tool', toolName: call.name, toolCallId: call.id, content: text });
+}
+
+function titleOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>): string {
+  return call.tool === 'terminal'
+    ? `terminal ${call.command.slice(0, 120)}`
+    : `${call.command} ${call.path.slice(0, 120)}`;
+}
+
+/** What a reader of the activity wants to see of a call. */
+function textOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>): string {
+  if (call.tool === 'terminal') return call.command;
+  switch (call.command) {
+    case 'view':
+      return call.range === null ? '' : `lines ${call.range[0]} to ${call.range[1]}`;
+    case 'create':
+      return call.fileText;
+    case 'str_replace':
+      return `replace:\n${call.oldText}\nby:\n${call.newText}`;
+    case 'insert':
+      return `after line ${call.line}:\n${call.newText}`;
+    case 'undo_edit':
+      return '';
+    default:
+      return unreachable(call);
+  }
+}
+
+/** Durations differ between equal runs; they are no progress. */
+function withoutTimes(text: string): string {
+  return text.replaceAll(/\d+(?:\.\d+)? ?(?:ms|s|seconds)?\b/g, (number) => (/[a-z.]/.test(number) ? '#' : number));
+}
+
+function signature(call: ToolCall): string {
+  try {
+    return `${call.name} ${canonicalJson(call.arguments)}`;
+  } catch {
+    return `${call.name} (arguments without a JSON form)`;
+  }
+}
+
+function endOfFailure(failure: InferenceFailure): AgentEnd {
+  const { code } = failure;
+  const detail = failure.message;
+  switch (failure.kind) {
+    case 'transport':
+    case 'identity':
+    case 'unsupported':
+      return { kind: 'transport', code, detail };
+    case 'resource':
+      return { kind: 'resource', code, detail };
+    case 'model':
+      return { kind: 'model_fault', code, detail };
+    case 'context':
+      return { kind: 'limit', which: 'context', detail: `${code}: ${detail}` };
+    case 'cancelled':
+      return { kind: 'cancelled' };
+    default:
+      return unreachable(failure.kind);
+  }
+}
