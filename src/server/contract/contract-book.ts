@@ -77,6 +77,13 @@ export class ContractBook {
     return this.#view(only);
   }
 
+  /** The contract itself, the same in every folder that froze it. Throws EscrowError ContractNotFrozen. */
+  anyOf(digest: ContractDigest): FrozenContract {
+    const record = this.#records(digest)[0];
+    if (record === undefined) throw notFrozen(digest);
+    return record.contract;
+  }
+
   list(root?: string): readonly ContractView[] {
     return this.#store
       .views('contract', { ...(root === undefined ? {} : { root }), limit: 500 })

@@ -1,0 +1,34 @@
+import type { FrozenContract } from '../../protocol/contract.ts';
+import type { ContractBook } from '../contract/contract-book.ts';
+import type { SandboxSpec } from '../sandbox/port.ts';
+import type { AttemptState, SessionState } from './state.ts';
+
+/** The container's name: known before it exists, so that a restarted Kernel finds what a dead one intended. */
+export function containerName(purpose: SandboxSpec['purpose'], owner: string): string {
+  return `escrow-${purpose}-${owner.replace('_', '-')}`;
+}
+
+/** The sandbox of an attempt: the whole snapshot, the contract's scope, and only the visible checks as commands. */
+export async function attemptSpec(
+  state: SessionState,
+  attempt: AttemptState,
+  contract: FrozenContract,
+  contracts: ContractBook,
+): Promise<SandboxSpec> {
+  return {
+    name: containerName('attempt', attempt.id),
+    purpose: 'attempt',
+    owner: attempt.id,
+    session: state.id,
+    epoch: attempt.epoch,
+    image: { ...state.binding.image, executorDigest: state.binding.executorDigest },
+    profile: contract.profile,
+    files: await contracts.snapshot(contract),
+    readable: contract.readable,
+    writable: contract.writable.map((w) => w.path),
+    scratch: contract.scratch,
+    commands: contract.checks
+      .filter((check) => check.kind === 'acceptance')
+      .map(({ id, argv, timeoutS, captureKiB, env }) => ({ id, argv, timeoutS, captureKiB, env })),
+  };
+}

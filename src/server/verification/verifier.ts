@@ -1,0 +1,296 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import type { BaselineView, CheckResult, FrozenContract } from '../../protocol/contract.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import {
+  RunId,
+  type CandidateDigest,
+  type ContractDigest,
+  type RelPath,
+  type SessionId,
+} from '../../protocol/primitives.ts';
+import type { VerificationView } from '../../protocol/views.ts';
+import type { ContractBook } from '../contract/contract-book.ts';
+import type { Logger } from '../log.ts';
+import type { ImageIdentity, PlacedFile, SandboxService } from '../sandbox/port.ts';
+import type { RunLedger, RunPurpose } from '../sandbox/run-ledger.ts';
+import { containerName } from '../session/attempt-spec.ts';
+import { freshId, type Sessions } from '../session/sessions.ts';
+import type { Slots } from '../session/slots.ts';
+import type { SessionState } from '../session/state.ts';
+import { candidateView } from '../session/view.ts';
+import type { ArtefactStore } from '../store/port.ts';
+import type { Tasks } from '../tasks.ts';
+import { judgeBaseline, judgeVerification } from './judge.ts';
+import { runChecks, type CheckRun } from './run-checks.ts';
+import { verificationFiles } from './verification-files.ts';
+
+export interface VerifierDeps {
+  readonly sessions: Sessions;
+  readonly contracts: ContractBook;
+  readonly sandbox: SandboxService;
+  readonly slots: Slots;
+  readonly tasks: Tasks;
+  readonly runs: RunLedger;
+  readonly artefacts: ArtefactStore;
+  readonly epoch: number;
+  readonly log: Logger;
+  readonly now: () => number;
+  readonly at: (point: string) => void;
+}
+
+type Progress = (code: string, detail: string, percent: number | null) => void;
+
+/** Waits between looks at a container whose end was not seen, ms; after so many a Kernel without clients may exit. */
+const sweep = { everyMs: 15_000, patientTries: 4 } as const;
+
+/** Baselines and verifications: each in a sandbox of its own, each its own record, one at a time with the attempts. */
+export class Verifier {
+  readonly #deps: VerifierDeps;
+  readonly #active = new Map<string, AbortController>();
+  /** Runs whose container this process is using right now: not for the sweep. */
+  readonly #running = new Set<string>();
+  readonly #ending = new AbortController();
+  #sweeping: Promise<void> | undefined;
+  #sweeps = 0;
+
+  constructor(deps: VerifierDeps) {
+    this.#deps = deps;
+  }
+
+  /** Runs the acceptance on the untouched snapshot. Throws EscrowError Cancelled, ContractNotFrozen, ImageUnavailable, EngineUnavailable. */
+  async baseline(digest: ContractDigest, signal: AbortSignal, progress: Progress): Promise<BaselineView> {
+    const { contracts, sandbox, slots, now } = this.#deps;
+    // The digest is the same in every folder, and so is everything a baseline needs.
+    const contract = contracts.anyOf(digest);
+    const image = await sandbox.image(contract.imageBase);
+    const run = RunId.parse(freshId('run'));
+    progress('waiting', '', null);
+    const release = await slots.acquire({ what: 'baseline', id: run, label: contract.title }, signal);
+    try {
+      const checks = contract.checks.filter((c) => c.kind === 'acceptance');
+      const files = await contracts.snapshot(contract);
+      const facts = await this.#run(
+        { run, purpose: 'baseline', session: null, subject: digest, owner: `contract:${digest}` },
+        { contract, image, files, checks, baseline: null, signal, progress },
+      );
+      if (facts.fault?.code === 'cancelled') {
+        throw new EscrowError('Cancelled', 'The baseline was cancelled.', 'Check it again when you want it.');
+      }
+      if (facts.fault?.code === 'engine') {
+        throw new EscrowError('EngineUnavailable', facts.fault.message, 'Run `escrow doctor` and do what it says.');
+      }
+      const view: BaselineView = {
+        contractDigest: digest,
+        runId: run,
+        imageDigest: image.digest,
+        at: now(),
+        ...judgeBaseline(contract.checks, facts),
+        checks: [...facts.checks],
+      };
+      contracts.recordBaseline(view);
+      return view;
+    } finally {
+      release();
+    }
+  }
+
+  /** Verifies a candidate (again) and gives the finished record. Throws EscrowError IncompleteCollection, WrongState. */
+  async verify(session: SessionId, candidate: CandidateDigest, signal?: AbortSignal): Promise<VerificationView> {
+    const run = RunId.parse(freshId('run'));
+    this.#deps.sessions.execute(session, { kind: 'request-verification', run, candidate });
+    await this.#verifyRun(session, run, candidate, signal);
+    const view = candidateView(this.#deps.sessions.get(session), candidate)?.verifications.find((v) => v.runId === run);
+    if (view === undefined) throw new Error('a verification vanished from its session');
+    return view;
+  }
+
+  /** After an attempt settled as a candidate: its verification follows by itself. */
+  verifyHeld(session: SessionId): void {
+    const candidate = this.#deps.sessions.get(session).attempts.at(-1)?.candidate;
+    if (candidate == null) return;
+    this.#deps.tasks.own('verification', this.verify(session, candidate));
+  }
+
+  /** Cancels what verifies candidates of a session. False when nothing did. */
+  cancel(session: SessionId): boolean {
+    const runs = this.#deps.sessions.get(session).verifications.filter((v) => v.state !== 'done');
+    let any = false;
+    for (const { run } of runs) {
+      const abort = this.#active.get(run);
+      abort?.abort();
+      any ||= abort !== undefined;
+    }
+    return any;
+  }
+
+  cancelAll(): void {
+    this.#ending.abort();
+    for (const abort of this.#active.values()) abort.abort();
+  }
+
+  /** Containers of dead Kernels are ended and seen absent; verifications that they ran are incomplete, never passed. */
+  reconcile(): void {
+    const { runs, sessions, tasks } = this.#deps;
+    for (const id of sessions.open()) {
+      for (const v of sessions.get(id).verifications.filter((x) => x.state !== 'done')) {
+        sessions.execute(id, {
+          kind: 'finish-verification',
+          run: v.run,
+          result: 'incomplete',
+          reasons: ['interrupted'],
+          checks: [],
+        });
+      }
+    }
+    if (runs.live().length > 0) tasks.own('sweep of runs', this.#sweep());
+  }
+
+  idle(): boolean {
+    return this.#active.size === 0 && (this.#deps.runs.live().length === 0 || this.#sweeps >= sweep.patientTries);
+  }
+
+  async #verifyRun(session: SessionId, run: RunId, candidate: CandidateDigest, outer?: AbortSignal): Promise<void> {
+    const { sessions, contracts, slots } = this.#deps;
+    const abort = new AbortController();
+    this.#active.set(run, abort);
+    const signal = outer === undefined ? abort.signal : AbortSignal.any([abort.signal, outer]);
+    const finish = (
+      result: 'passed' | 'failed' | 'incomplete',
+      reasons: readonly string[],
+      checks: readonly CheckResult[],
+    ): void => {
+      sessions.execute(session, { kind: 'finish-verification', run, result, reasons, checks });
+    };
+    let release: (() => void) | undefined;
+    try {
+      const state = sessions.get(session);
+      release = await slots.acquire({ what: 'verification', id: run, label: state.title }, signal);
+      sessions.execute(session, { kind: 'start-verification', run });
+      const { contract } = contracts.get(state.contractDigest, state.root);
+      const snapshot = await contracts.snapshot(contract);
+      const files = verificationFiles({
+        contract,
+        snapshot,
+        candidate: await this.#candidateFiles(state, contract, candidate, snapshot),
+        supplemental: await contracts.supplemental(contract),
+      });
+      const image: ImageIdentity = { ...state.binding.image, executorDigest: state.binding.executorDigest };
+      const facts = await this.#run(
+        { run, purpose: 'verification', session, subject: candidate, owner: session },
+        {
+          contract,
+          image,
+          files,
+          checks: contract.checks,
+          baseline: contracts.baseline(state.contractDigest)?.checks ?? null,
+          signal,
+          progress: () => undefined,
+        },
+      );
+      const { result, reasons } = judgeVerification(contract.checks, facts);
+      finish(result, reasons, facts.checks);
+    } catch (error) {
+      finish('incomplete', [EscrowError.is(error) ? error.code : 'internal'], []);
+      if (!EscrowError.is(error)) throw error;
+    } finally {
+      this.#active.delete(run);
+      release?.();
+    }
+  }
+
+  async #run(
+    record: { run: RunId; purpose: RunPurpose; session: SessionId | null; subject: string; owner: string },
+    input: {
+      contract: FrozenContract;
+      image: ImageIdentity;
+      files: readonly PlacedFile[];
+      checks: FrozenContract['checks'];
+      baseline: readonly CheckResult[] | null;
+      signal: AbortSignal;
+      progress: Progress;
+    },
+  ): Promise<CheckRun> {
+    const { runs, sandbox, artefacts, epoch, at, tasks } = this.#deps;
+    const { run, purpose, session, subject, owner } = record;
+    const name = containerName(purpose, run);
+    runs.intend(run, { purpose, container: name, session, subject });
+    this.#running.add(run);
+    at(`${purpose}-intended`);
+    const facts = await runChecks({
+      service: sandbox,
+      artefacts,
+      artefactOwner: owner,
+      name,
+      purpose,
+      owner: run,
+      session,
+      epoch,
+      image: input.image,
+      profile: input.contract.profile,
+      files: input.files,
+      scratch: input.contract.scratch,
+      checks: input.checks,
+      baseline: input.baseline,
+      hooks: {
+        onProvision: (fact) => {
+          runs.provisioned(run, fact);
+          at(`${purpose}-${fact.kind}`);
+        },
+        onCheckStarted: (id, index, of) => input.progress('check', id, Math.round((100 * index) / of)),
+        onStop: (seen) => {
+          runs.stopped(run, seen);
+          at(`${purpose}-stopped`);
+        },
+        onAbsent: (seen) => runs.absent(run, seen),
+      },
+      signal: input.signal,
+    }).finally(() => this.#running.delete(run));
+    if (runs.live().includes(run)) tasks.own('sweep of runs', this.#sweep());
+    return facts;
+  }
+
+  async #candidateFiles(
+    state: SessionState,
+    contract: FrozenContract,
+    digest: CandidateDigest,
+    snapshot: readonly PlacedFile[],
+  ): Promise<readonly PlacedFile[]> {
+    const candidate = state.candidates.find((c) => c.digest === digest);
+    if (candidate === undefined) throw new Error(`candidate ${digest} is not in its session`);
+    const changes = new Map(candidate.files.map((f) => [f.path, f]));
+    const originals = new Map<RelPath, PlacedFile>(snapshot.map((f) => [f.path, f]));
+    const files: PlacedFile[] = [];
+    for (const { path } of contract.writable) {
+      const change = changes.get(path);
+      const original = originals.get(path);
+      if (change === undefined) {
+        if (original !== undefined) files.push(original);
+      } else if (change.after !== null) {
+        const bytes = await this.#deps.artefacts.get(change.after.sha256);
+        files.push({ path, mode: change.afterMode ?? original?.mode ?? 0o644, bytes });
+      }
+    }
+    return files;
+  }
+
+  /** Ends what runs left behind, with bounded patience; only a seen absence takes a run off the list. */
+  #sweep(): Promise<void> {
+    this.#sweeping ??= this.#sweepLeftovers().finally(() => {
+      this.#sweeping = undefined;
+    });
+    return this.#sweeping;
+  }
+
+  async #sweepLeftovers(): Promise<void> {
+    const { runs, sandbox, log } = this.#deps;
+    const left = (): readonly string[] => runs.live().filter((run) => !this.#running.has(run));
+    for (this.#sweeps = 0; this.#sweeps < sweep.patientTries && !this.#ending.signal.aborted; this.#sweeps += 1) {
+      for (const run of left()) {
+        const gone = await runs.settle(run, sandbox);
+        log(gone ? 'info' : 'warn', 'swept a run', { run, gone });
+      }
+      if (left().length === 0) return;
+      await wait(sweep.everyMs, undefined, { signal: this.#ending.signal }).catch(() => undefined);
+    }
+  }
+}
