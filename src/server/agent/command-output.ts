@@ -82,6 +82,8 @@ export function failureExcerpt(text: string, limit = 700): string {
   let at = lines.findIndex((line) => assertionMark.test(line));
   if (at === -1) at = lines.findIndex((line) => failureMark.test(line));
   const part = at === -1 ? lines.slice(-8) : lines.slice(Math.max(0, at - 3), at + 6);
-  const joined = part.join('\n').trim();
+  // The next failure's heading ends the piece.
+  const heading = part.findIndex((line, i) => i > 3 && /^[=-]{10,}$/.test(line.trim()));
+  const joined = (heading === -1 ? part : part.slice(0, heading)).join('\n').trim();
   return joined.length <= limit ? joined : `${joined.slice(0, limit)}…`;
 }

@@ -216,7 +216,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         const missing = toolbox.unproven();
         if (toolbox.edited() && missing.length > 0 && !finishAsked && n < budget) {
           finishAsked = true;
-          const text = `Not finished yet: since your last edit these checks have not passed: ${missing.join(', ')}. Run them first, or call finish again if you are sure.`;
+          const text = `Not finished yet: since your last edit these checks have not passed: ${missing.join('; ')}. Run them first, or call finish again if you are sure.`;
           await note('hint', 'finish_before_checks', text);
           answerCall(messages, call, text, asText);
           steps.push({ action: 'finish', observation: text, error: true });

@@ -7,6 +7,7 @@ import { SandboxFault } from '../sandbox/port.ts';
 import { cleanOutput, endLine, failureExcerpt, headAndTail } from './command-output.ts';
 import { insertLines, strReplace, viewFile } from './editor.ts';
 import type { EditResult } from './editor.ts';
+import { quoteArgv } from './tokenizer.ts';
 import { allowedText, decideTerminal, visibleChecks } from './policy.ts';
 import type { AgentSandbox } from './port.ts';
 import { decodeText, encodeText, withText } from './text-file.ts';
@@ -31,7 +32,7 @@ export interface Toolbox {
   refuse(request: string, code: string): Promise<void>;
   /** Every visible check has passed since the last edit. */
   allPassed(): boolean;
-  /** Visible checks that have not passed since the last edit. */
+  /** Command lines of the visible checks that have not passed since the last edit. */
   unproven(): readonly string[];
   /** True once an edit was written. */
   edited(): boolean;
@@ -46,7 +47,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
   const viewed = new Set<RelPath>();
   const history = new Map<RelPath, Uint8Array[]>();
   const passed = new Set<string>();
-  let lastFailure: { readonly check: string; readonly excerpt: string } | null = null;
+  let lastFailure: { readonly check: string; readonly command: string; readonly excerpt: string } | null = null;
   let edits = 0;
 
   const answer = (text: string, ok: boolean): ToolOutcome => ({ text, ok, denied: null, exhausted: null });
@@ -78,7 +79,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     if (before !== null) history.set(path, [...(history.get(path) ?? []), before.bytes].slice(-undoDepth));
     const again =
       switches.repeatFailure && lastFailure !== null
-        ? `\nThe check \`${lastFailure.check}\` last failed with:\n${lastFailure.excerpt}\nRun it again.`
+        ? `\n\`${lastFailure.command}\` last failed with:\n${lastFailure.excerpt}\nRun it again.`
         : '';
     return answer(text + again, true);
   };
@@ -185,9 +186,9 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
           ? edits > 0
             ? 'All checks pass. Call finish now.'
             : 'All checks pass on the unchanged files.'
-          : `This check passes. Not yet passed since the last edit: ${rest.join(', ')}.`,
+          : `This check passes. Not yet passed since the last edit: ${rest.join('; ')}`,
       );
-    } else lastFailure = { check: id, excerpt: failureExcerpt(output) };
+    } else lastFailure = { check: id, command: quoteArgv(check.argv), excerpt: failureExcerpt(output) };
     const exhausted = result.end.kind === 'oom' ? 'out_of_memory' : null;
     return { text: lines.filter((line) => line !== '').join('\n'), ok, denied: null, exhausted };
   };
@@ -195,7 +196,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
   const unproven = (): readonly string[] =>
     visibleChecks(contract)
       .filter((check) => !passed.has(check.id))
-      .map((check) => check.id);
+      .map((check) => quoteArgv(check.argv));
 
   const terminal = async (command: string, signal: AbortSignal): Promise<ToolOutcome> => {
     const decision = decideTerminal(command, contract);
