@@ -74,6 +74,10 @@ function phaseDetail(attempt: AttemptView): readonly Part[] {
 /** True when nothing more will happen by itself: the last attempt has ended and no verification is queued or running. */
 export function atRest(session: SessionView): boolean {
   if (session.state !== 'waiting' && session.state !== 'parked' && session.state !== 'closed') return false;
+  // Verification of what an attempt brought follows by itself, a moment after the attempt has settled.
+  const newest = session.candidates.at(-1);
+  const expected = newest !== undefined && newest.eligible && newest.attempt === session.attempts.at(-1)?.id;
+  if (expected && newest.verifications.length === 0 && newest.decision === null) return false;
   return session.candidates.every((candidate) =>
     candidate.verifications.every((verification) => verification.state === 'done'),
   );

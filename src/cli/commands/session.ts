@@ -62,6 +62,29 @@ function whatNext(session: SessionView): string {
   return `read it with: escrow candidate diff ${id}; reject it with: escrow candidate reject ${id} --comment TEXT`;
 }
 
+const extendOptions = {
+  extend: {
+    type: 'string',
+    value: 'N',
+    help: "Allow N attempts beyond the contract's budget. A recorded decision; needs --reviewer.",
+  },
+  reviewer: { type: 'string', value: 'NAME', help: 'Who allows them. Recorded as asserted.' },
+} as const;
+
+/** The decision to allow more attempts, if it was asked for. Throws UsageError without a name. */
+function extension(
+  invocation: Invocation,
+):
+  | { readonly attempts: number; readonly reviewer: { readonly name: string; readonly channel: 'tty' | 'script' } }
+  | undefined {
+  const attempts = count(invocation, 'extend');
+  if (attempts === undefined) return undefined;
+  const name = text(invocation, 'reviewer');
+  if (name === undefined)
+    throw new UsageError('--reviewer is missing: to allow more attempts is a decision, and needs a name');
+  return { attempts, reviewer: { name, channel: invocation.out.interactive ? 'tty' : 'script' } };
+}
+
 const start: Command = {
   path: ['session', 'start'],
   summary: 'Let a model attempt a contract, and watch.',
@@ -79,6 +102,7 @@ const start: Command = {
     },
     'num-ctx': { type: 'string', value: 'N', help: 'Context window in tokens; part of the binding.' },
     seed: { type: 'string', value: 'N', help: "The sampler's seed; part of the binding." },
+    ...extendOptions,
     baseline: { type: 'boolean', help: 'Run the baseline first if the contract has none yet.' },
     watch: { type: 'boolean', help: 'Stay and print what happens until the session is at rest (the default).' },
     detach: { type: 'boolean', help: 'Return at once. Nobody controls the session; its contract alone bounds it.' },
@@ -109,11 +133,14 @@ const start: Command = {
     if (contract.baseline === null && given(invocation, 'baseline')) {
       contract = await runBaseline(invocation, link, contract.digest);
     }
+    const extend = extension(invocation);
     const { session, token } = await link.call('session/start', {
       digest: contract.digest,
+      root: contract.root,
       engine,
       model,
       control: !detach,
+      ...(extend === undefined ? {} : { extend }),
       ...(numCtx === undefined && seed === undefined
         ? {}
         : { options: { ...(numCtx === undefined ? {} : { numCtx }), ...(seed === undefined ? {} : { seed }) } }),
@@ -251,6 +278,7 @@ const attempt: Command = {
   args: 'SESSION',
   options: {
     ...takeOver,
+    ...extendOptions,
     feedback: { type: 'string', value: 'TEXT', help: 'Words that the model is given with the instruction.' },
   },
   details: ['From the original snapshot. Ctrl-C cancels, as in session start.'],
@@ -264,6 +292,8 @@ const attempt: Command = {
     const link = await invocation.kernel.connect();
     const session = await pickSession(link, invocation.args[0] ?? '');
     const token = await control(invocation, link, session);
+    const extend = extension(invocation);
+    if (extend !== undefined) await link.call('session/extend', { session: session.id, ...extend });
     const feedback = text(invocation, 'feedback');
     const started = await link.call('session/attempt', {
       session: session.id,
