@@ -1,0 +1,131 @@
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import * as fc from 'fast-check';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sha256 } from '../../../src/protocol/hash.ts';
+import type { Sha256 } from '../../../src/protocol/primitives.ts';
+import { openStore } from '../../../src/server/store/open-store.ts';
+import type { Store } from '../../../src/server/store/port.ts';
+
+let home: string;
+let store: Store;
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+const fileOf = (hash: Sha256): string => path.join(home, 'artefacts', hash.slice(0, 2), hash);
+const reopen = (artefactAllowance?: number): void => {
+  store.close();
+  store = openStore({ home, now: () => 1, ...(artefactAllowance === undefined ? {} : { artefactAllowance }) });
+};
+
+beforeEach(() => {
+  home = mkdtempSync(path.join(os.tmpdir(), 'escrow-artefacts-'));
+  store = openStore({ home, now: () => 1, artefactAllowance: 1000 });
+});
+afterEach(() => {
+  store.close();
+  rmSync(home, { recursive: true, force: true });
+});
+
+test('bytes come back as they were, under their hash, after a reopening too', async () => {
+  const ref = await store.artefacts.put(bytes('hello'), 'ses_a');
+  expect(ref).toEqual({ sha256: sha256('hello'), size: 5 });
+  reopen();
+  expect(store.artefacts.has(ref.sha256)).toBe(true);
+  expect(Buffer.from(await store.artefacts.get(ref.sha256)).toString()).toBe('hello');
+  expect(store.artefacts.total()).toBe(5);
+});
+
+test('the same bytes are kept once, whoever puts them, also at the same time', async () => {
+  await Promise.all(['a', 'b', 'a', 'c'].map((owner) => store.artefacts.put(bytes('same'), owner)));
+  expect(store.artefacts.total()).toBe(4);
+  expect(readdirSync(path.join(home, 'artefacts', 'tmp'))).toEqual([]);
+});
+
+test('the bytes that are kept are those at the call, whatever the caller does with its buffer', async () => {
+  const buffer = Buffer.from('before');
+  const kept = store.artefacts.put(buffer, 'o');
+  buffer.fill(0);
+  const ref = await kept;
+  expect(Buffer.from(await store.artefacts.get(ref.sha256)).toString()).toBe('before');
+});
+
+test('an owner has an allowance; others are not affected, and bytes on their way count', async () => {
+  await store.artefacts.put(new Uint8Array(600), 'a');
+  await expect(store.artefacts.put(new Uint8Array(401).fill(1), 'a')).rejects.toMatchObject({
+    code: 'StorageFull',
+    details: { reason: 'allowance', owner: 'a', used: 600, wanted: 401 },
+  });
+  await store.artefacts.put(new Uint8Array(1000).fill(2), 'b');
+  await store.artefacts.put(new Uint8Array(400).fill(3), 'a');
+  // Three at once of which two fit.
+  const results = await Promise.allSettled([4, 5, 6].map((n) => store.artefacts.put(new Uint8Array(450).fill(n), 'c')));
+  expect(results.map((r) => r.status)).toEqual(['fulfilled', 'fulfilled', 'rejected']);
+  reopen(1000);
+  await expect(store.artefacts.put(new Uint8Array(101).fill(7), 'c')).rejects.toMatchObject({ code: 'StorageFull' });
+});
+
+test('the bound holds for any sizes and order', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.integer({ min: 0, max: 400 }), { maxLength: 8 }), fc.uuid(), async (sizes, owner) => {
+      const kept = new Map<string, number>();
+      await Promise.all(
+        sizes.map(async (size, i) => {
+          const content = Buffer.alloc(size, i);
+          await store.artefacts.put(content, owner).then(
+            (ref) => kept.set(ref.sha256, ref.size),
+            () => undefined,
+          );
+        }),
+      );
+      const used = [...kept.values()].reduce((sum, size) => sum + size, 0);
+      expect(used).toBeLessThanOrEqual(1000);
+    }),
+    { numRuns: 20 },
+  );
+});
+
+test('changed, cut and missing files are damage, never bytes', async () => {
+  const ref = await store.artefacts.put(bytes('evidence'), 'o');
+  writeFileSync(fileOf(ref.sha256), 'Evidence');
+  await expect(store.artefacts.get(ref.sha256)).rejects.toMatchObject({
+    code: 'ArtefactDamaged',
+    details: { reason: 'hash' },
+  });
+  truncateSync(fileOf(ref.sha256), 3);
+  await expect(store.artefacts.get(ref.sha256)).rejects.toMatchObject({
+    code: 'ArtefactDamaged',
+    details: { reason: 'size' },
+  });
+  rmSync(fileOf(ref.sha256));
+  await expect(store.artefacts.get(ref.sha256)).rejects.toMatchObject({
+    code: 'ArtefactDamaged',
+    details: { reason: 'missing' },
+  });
+});
+
+test('bytes that nobody put are not found', async () => {
+  await expect(store.artefacts.get(sha256('nothing'))).rejects.toMatchObject({ code: 'NotFound' });
+});
+
+test('what a crash left behind is cleared at start and never taken for an artefact', async () => {
+  const hash = sha256('torn');
+  mkdirSync(path.dirname(fileOf(hash)), { recursive: true });
+  writeFileSync(fileOf(hash), 'to'); // renamed, but the crash came before the row
+  writeFileSync(path.join(home, 'artefacts', 'tmp', 'left-over'), 'x');
+  reopen();
+  expect(readdirSync(path.join(home, 'artefacts', 'tmp'))).toEqual([]);
+  expect(store.artefacts.has(hash)).toBe(false);
+  await store.artefacts.put(bytes('torn'), 'o');
+  expect(Buffer.from(await store.artefacts.get(hash)).toString()).toBe('torn');
+});
+
+test.skipIf(process.getuid?.() === 0)('a folder that cannot be written is StorageUnwritable', async () => {
+  chmodSync(path.join(home, 'artefacts', 'tmp'), 0o500);
+  await expect(store.artefacts.put(bytes('x'), 'o')).rejects.toMatchObject({ code: 'StorageUnwritable' });
+});
+
+test('a folder that vanished is an error of that put, and leaves no row', async () => {
+  rmSync(path.join(home, 'artefacts'), { recursive: true });
+  await expect(store.artefacts.put(bytes('x'), 'o')).rejects.toThrow();
+  expect(store.artefacts.has(sha256('x'))).toBe(false);
+});
