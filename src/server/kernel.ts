@@ -99,7 +99,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     now,
     at,
   });
-  const review = new ReviewDesk({ sessions, contracts, artefacts: store.artefacts, home, clients, log, now, at });
+  const review = new ReviewDesk({ sessions, contracts, artefacts: store.artefacts, home, clients, log, at });
 
   const driver = (
     session: SessionId,
@@ -199,7 +199,9 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       active: [...slots.active],
       pending: sessions.open().flatMap((id) => {
         const open = openAttempt(sessions.get(id));
-        return open?.pending == null ? [] : [{ session: id, attempt: open.id, waitingFor: open.pending.waitingFor }];
+        return open === undefined || open.pending === null
+          ? []
+          : [{ session: id, attempt: open.id, waitingFor: open.pending.waitingFor }];
       }),
       strays: (ours ?? [])
         .filter((c) => c.owner === null || !known.has(c.owner))

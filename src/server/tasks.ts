@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Logger } from './log.ts';
 
 /** Owner of work that goes on after the request that began it: nothing floats, a failure is logged, drain can wait. */
@@ -28,16 +29,15 @@ export class Tasks {
     return this.#running.size;
   }
 
-  /** Waits until everything has ended, at most `ms`. True when it has. */
+  /** Waits until everything has ended, also what began meanwhile, at most `ms`. True when it has. */
   async settled(ms: number): Promise<boolean> {
-    const deadline = new Promise<void>((resolve) => {
-      setTimeout(resolve, ms).unref();
-    });
-    let over = false;
-    const timeout = deadline.then(() => {
-      over = true;
-    });
-    while (this.#running.size > 0 && !over) await Promise.race([Promise.all(this.#running), timeout]);
+    const timeout = new AbortController();
+    const deadline = wait(ms, undefined, { signal: timeout.signal, ref: false }).catch(() => undefined);
+    const all = async (): Promise<void> => {
+      while (this.#running.size > 0) await Promise.all(this.#running);
+    };
+    await Promise.race([all(), deadline]);
+    timeout.abort();
     return this.#running.size === 0;
   }
 }

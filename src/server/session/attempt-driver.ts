@@ -1,13 +1,6 @@
 import type { FrozenContract } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
-import type {
-  ArtefactRef,
-  AttemptId,
-  CandidateDigest,
-  FileEntry,
-  RelPath,
-  SessionId,
-} from '../../protocol/primitives.ts';
+import type { ArtefactRef, AttemptId, CandidateDigest, RelPath, SessionId } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { CandidateFile, SettlementTrigger } from '../../protocol/views.ts';
 import type { AgentEnd, AgentFact, RunAgent } from '../agent/port.ts';
@@ -47,7 +40,7 @@ export interface AttemptDriverDeps {
   /** What the collected files amount to against the snapshot; null when nothing changed. Pure. */
   readonly candidateOf: (
     contract: FrozenContract,
-    collected: readonly FileEntry[],
+    collected: CollectionRecord['files'],
     missing: readonly RelPath[],
   ) => { readonly digest: CandidateDigest; readonly files: readonly CandidateFile[] } | null;
   readonly holder: string;
@@ -501,23 +494,13 @@ export class AttemptDriver {
   #finish(): void {
     const attempt = this.#state();
     const { collection } = attempt;
+    // Of a partial collection, what was not read counts as unchanged, never as deleted.
+    const missing = collection?.state === 'complete' ? collection.missing : [];
     const candidate =
       collection === null || collection.state === 'none'
         ? null
-        : this.#candidate(this.#deps.contractOf(this.#whole()), collection);
+        : this.#deps.candidateOf(this.#deps.contractOf(this.#whole()), collection.files, missing);
     this.#execute({ kind: 'finish-settlement', attempt: attempt.id, candidate });
-  }
-
-  /** Of a partial collection, what was not read counts as unchanged, never as deleted. */
-  #candidate(contract: FrozenContract, collection: CollectionRecord): ReturnType<AttemptDriverDeps['candidateOf']> {
-    const read = collection.files.map(({ path, mode, ref }): FileEntry => ({ path, mode, ...ref }));
-    if (collection.state === 'complete') return this.#deps.candidateOf(contract, read, collection.missing);
-    const writable = new Set(contract.writable.map((w) => w.path));
-    const found = new Set(read.map((f) => f.path));
-    const unread = contract.files
-      .filter((f) => writable.has(f.path) && !found.has(f.path))
-      .map(({ path, mode, size, sha256 }): FileEntry => ({ path, mode, size, sha256 }));
-    return this.#deps.candidateOf(contract, [...read, ...unread], []);
   }
 
   /** Waits, then looks at what could not be seen. Only a sight of it leaves `cancellation_pending`. */

@@ -122,6 +122,7 @@ export type Command =
       readonly candidate: CandidateDigest;
       readonly unsaved: 'none' | 'unknown';
     }
+  | { readonly kind: 'intend-undo'; readonly id: IntegrationId }
   | {
       readonly kind: 'observe-integration';
       readonly id: IntegrationId;
@@ -495,6 +496,21 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
           unsaved: command.unsaved,
         },
       });
+    }
+    case 'intend-undo': {
+      const candidate = state.candidates.find((c) => c.integrations.some((i) => i.id === command.id));
+      const row = candidate?.integrations.find((i) => i.id === command.id);
+      if (row === undefined)
+        return refuse('NotFound', `There is no integration ${command.id}.`, 'List the session again.');
+      if (row.state !== 'integrated' && row.state !== 'undo_refused') {
+        return refuse(
+          'NotIntegrated',
+          `This integration is ${row.state}; there is nothing to undo.`,
+          'Nothing needs to be done.',
+        );
+      }
+      if (candidate?.undoing !== null) return wrong('An undo is under way.');
+      return accept({ type: 'integration.undoing', data: { id: command.id } });
     }
     case 'observe-integration': {
       const row = state.candidates.flatMap((c) => c.integrations).find((i) => i.id === command.id);

@@ -223,6 +223,7 @@ export type SessionEvent =
         readonly unsaved: 'none' | 'unknown';
       };
     }
+  | { readonly type: 'integration.undoing'; readonly data: { readonly id: IntegrationId } }
   | {
       readonly type: 'integration.observed';
       readonly data: {

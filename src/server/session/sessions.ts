@@ -133,7 +133,7 @@ export class Sessions {
     const row = { createdAt: state.createdAt, updatedAt: state.updatedAt };
     const ledger = ledgerRow(this.#store, state.contractDigest, state.qualificationKey, stored);
     return [
-      { kind: 'session', key: state.id, root: state.root, ...row, json: sessionSummary(state) as unknown as Json },
+      { kind: 'session', key: state.id, root: state.root, ...row, json: sessionSummary(state) },
       { kind: 'open', key: state.id, root: isOpen(state) ? 'open' : 'done', ...row, json: null },
       ...(ledger === undefined ? [] : [ledger]),
     ];

@@ -3,6 +3,7 @@ import type {
   CandidateDigest,
   ContractDigest,
   FencingToken,
+  IntegrationId,
   RunId,
   SessionId,
   Sha256,
@@ -98,6 +99,8 @@ export interface CandidateState {
   readonly eligible: boolean;
   readonly decision: DecisionView | null;
   readonly integrations: readonly IntegrationView[];
+  /** An undo was begun and its end has not been seen. */
+  readonly undoing: IntegrationId | null;
 }
 
 export interface QueuedAttempt {
@@ -361,7 +364,7 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         ...withLink,
         candidates: [
           ...withLink.candidates,
-          { digest, attempt, author, files, eligible, decision: null, integrations: [] },
+          { digest, attempt, author, files, eligible, decision: null, integrations: [], undoing: null },
         ],
       };
     }
@@ -417,12 +420,20 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         ),
       };
     }
+    case 'integration.undoing':
+      return {
+        ...state,
+        candidates: state.candidates.map((c) =>
+          c.integrations.some((i) => i.id === event.data.id) ? { ...c, undoing: event.data.id } : c,
+        ),
+      };
     case 'integration.observed': {
       const { id, state: seen, reason, moved } = event.data;
       return {
         ...state,
         candidates: state.candidates.map((c) => ({
           ...c,
+          undoing: c.undoing === id ? null : c.undoing,
           integrations: c.integrations.map((i) =>
             i.id === id ? { ...i, state: seen, reason, moved: [...moved], at } : i,
           ),

@@ -25,7 +25,7 @@ export function isOpen(state: SessionState): boolean {
     openAttempt(state) !== undefined ||
     state.queued !== null ||
     state.verifications.some((v) => v.state !== 'done') ||
-    state.candidates.some((c) => c.integrations.some((i) => i.state === 'intended'))
+    state.candidates.some((c) => c.undoing !== null || c.integrations.some((i) => i.state === 'intended'))
   );
 }
 

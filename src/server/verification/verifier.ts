@@ -107,7 +107,7 @@ export class Verifier {
   /** After an attempt settled as a candidate: its verification follows by itself. */
   verifyHeld(session: SessionId): void {
     const candidate = this.#deps.sessions.get(session).attempts.at(-1)?.candidate;
-    if (candidate == null) return;
+    if (candidate === undefined || candidate === null) return;
     this.#deps.tasks.own('verification', this.verify(session, candidate));
   }
 

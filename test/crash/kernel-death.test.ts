@@ -1,0 +1,180 @@
+// The Kernel is killed at each named point of a real attempt, restarted, and restarted again.
+import { rm } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
+import type { EvidenceEvent, SessionView } from '../../src/protocol/views.ts';
+import type { KernelConnection } from '../../src/client/kernel-connection.ts';
+import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
+import {
+  prepareContract,
+  sessionAt,
+  settled,
+  startSession,
+  turns,
+  verified,
+  writeScript,
+} from '../fixtures/journey.ts';
+import { endKernel, eventually, makeHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+
+/** Points before the agent's work is over: the attempt is settled by the next Kernel. */
+const during = [
+  'before-provision',
+  'container-intended',
+  'container-created',
+  'container-started',
+  'channel-attached',
+  'files-placed',
+  'before-work',
+  'request-counted',
+  'turn-artefacts',
+  'turn-recorded',
+  'activity-recorded',
+  'work-ended',
+] as const;
+/** Points inside settlement: the next Kernel carries it on. */
+const settling = [
+  'before-quiesce',
+  'before-collect',
+  'collected-in-memory',
+  'files-durable',
+  'before-stop',
+  'killed',
+  'before-release',
+  'removed',
+  'before-finish',
+] as const;
+/** Points of the verification that follows a held candidate. */
+const verifying = [
+  'after-finish',
+  'verification-intended',
+  'verification-created',
+  'verification-placed',
+  'verification-stopped',
+] as const;
+
+let repo: ExampleRepo;
+let home: string;
+let digest: ContractDigest;
+let script: string;
+const open: TestKernel[] = [];
+
+const start = async (crashAt?: string): Promise<TestKernel> => {
+  const kernel = await startTestKernel({
+    home,
+    ...(crashAt === undefined ? {} : { environment: { ESCROW_CRASH_AT: crashAt } }),
+  });
+  open.push(kernel);
+  return kernel;
+};
+const events = async (kernel: KernelConnection, session: SessionId): Promise<readonly EvidenceEvent[]> =>
+  (await kernel.call('session/events', { session, limit: 1000 })).events;
+const count = (all: readonly EvidenceEvent[], type: string): number => all.filter((e) => e.type === type).length;
+
+beforeAll(async () => {
+  await ensureSandboxImage();
+  repo = await exampleRepo();
+  home = await makeHome();
+  script = await writeScript(repo.root, 'script', [turns.view, turns.edit, turns.finish]);
+  const { kernel } = await start();
+  digest = await prepareContract(kernel, repo.contract);
+  await endKernel(home);
+}, 120_000);
+
+afterAll(async () => {
+  await endKernel(home);
+  await rm(home, { recursive: true, force: true });
+  await repo.dispose();
+});
+
+/** Starts a session in a Kernel that dies at `point`; gives the session and the number of events it had recorded. */
+async function dieAt(point: string): Promise<SessionId> {
+  const doomed = await start(point);
+  const { session } = await startSession(doomed.kernel, digest, script, { attempts: 1, control: false });
+  await doomed.kernel.closed;
+  await eventually('the Kernel is dead', () => !alive(doomed.pid));
+  return session.id;
+}
+function alive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function restarted(
+  session: SessionId,
+  until: (view: SessionView) => boolean,
+): Promise<{ view: SessionView; events: readonly EvidenceEvent[] }> {
+  const { kernel } = await start();
+  const view = await sessionAt(kernel, session, 'settled after a restart', until);
+  await eventually('no container is left', async () => (await kernel.call('kernel/status', {})).containers === 0);
+  const all = await events(kernel, session);
+  await endKernel(home);
+  return { view, events: all };
+}
+
+describe('the Kernel killed during an attempt', () => {
+  for (const point of during) {
+    it(`${point}: settled as interrupted, nothing replayed, no container left, the same after a second restart`, async () => {
+      const session = await dieAt(point);
+      const first = await restarted(session, settled);
+      const attempt = first.view.attempts.at(-1);
+      expect(attempt?.outcome?.kind).toBe('interrupted');
+      expect(attempt?.settlement).toMatchObject({ trigger: 'kernel_restart', confirmed: true });
+      expect(first.view.candidates.every((c) => !c.eligible)).toBe(true);
+      expect(count(first.events, 'attempt.reserved')).toBe(1);
+      // Every request that was counted stays counted; none was sent after the restart.
+      const settlingSeq = first.events.find((e) => e.type === 'attempt.settling')?.seq ?? 0;
+      expect(first.events.filter((e) => e.type === 'attempt.request' && e.seq > settlingSeq)).toEqual([]);
+      if (point === 'request-counted' || point === 'turn-artefacts')
+        expect(attempt?.settlement?.unknown).toContain('generation');
+      if (point === 'files-placed' || point === 'activity-recorded')
+        expect(attempt?.collection?.state).toBe('complete');
+      const second = await restarted(session, settled);
+      expect(second.view).toEqual({ ...first.view, seq: second.view.seq });
+      expect(second.events).toEqual(first.events);
+    });
+  }
+});
+
+describe('the Kernel killed during settlement', () => {
+  for (const point of settling) {
+    it(`${point}: the next Kernel carries it on to the same candidate`, async () => {
+      const session = await dieAt(point);
+      const first = await restarted(session, verified);
+      const attempt = first.view.attempts.at(-1);
+      expect(attempt?.outcome?.kind).toBe('candidate');
+      expect(attempt?.settlement).toMatchObject({ trigger: 'finish', confirmed: true });
+      expect(first.view.candidates).toHaveLength(1);
+      expect(first.view.candidates[0]?.verdict).toBe('passed');
+      expect(count(first.events, 'attempt.settled')).toBe(1);
+      const second = await restarted(session, verified);
+      expect(second.events).toEqual(first.events);
+    });
+  }
+});
+
+describe('the Kernel killed while it verifies', () => {
+  for (const point of verifying) {
+    it(`${point}: what was interrupted is incomplete, never passed; verifying again works`, async () => {
+      const session = await dieAt(point);
+      const { kernel } = await start();
+      const view = await sessionAt(
+        kernel,
+        session,
+        'nothing under way',
+        (v) => settled(v) && v.candidates.every((c) => c.verifications.every((r) => r.state === 'done')),
+      );
+      expect(view.candidates).toHaveLength(1);
+      const candidate = view.candidates[0]!;
+      expect(candidate.verifications.every((v) => v.result === 'incomplete')).toBe(true);
+      await eventually('no container is left', async () => (await kernel.call('kernel/status', {})).containers === 0);
+      const again = await kernel.call('candidate/verify', { session, candidate: candidate.digest });
+      expect(again.result).toBe('passed');
+      await endKernel(home);
+    });
+  }
+});
