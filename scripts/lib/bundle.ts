@@ -41,6 +41,8 @@ function options(name: BundleName, production: boolean, folder: string): BuildOp
     format: 'cjs',
     logLevel: 'silent',
     legalComments: 'inline',
+    // Its main entry is UMD, whose requires a bundler cannot follow.
+    alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' },
     // A bundle is CommonJS, the sources are not: what they ask of import.meta is what CommonJS has under other names.
     define: {
       'import.meta.dirname': '__dirname',

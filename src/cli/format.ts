@@ -289,7 +289,7 @@ export function healthLines(name: string, health: Health, detail = ''): Lines {
       name.padEnd(12),
       styled(style, health.state),
       detail === '' ? '' : ` · ${detail}`,
-      health.detail === '' ? '' : ` · ${health.detail}`,
+      health.detail === '' || health.detail === detail ? '' : ` · ${health.detail}`,
     ],
     ...(health.next === '' ? [] : [[styled('dim', '            → '), health.next]]),
   ];
