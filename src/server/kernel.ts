@@ -11,6 +11,7 @@ import { promptDigest } from './agent/prompt.ts';
 import { ContractBook } from './contract/contract-book.ts';
 import { checkContract, freezeContract } from './contract/freeze-contract.ts';
 import { createLanguageService } from './contract/language.ts';
+import { shippedContracts } from './contract/shipped.ts';
 import { crashPoints } from './crash-points.ts';
 import { Engines } from './engines.ts';
 import { HealthWatch } from './health.ts';
@@ -73,7 +74,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   });
   const sessions = new Sessions(store, monotonic);
   const slots = new Slots(1, () => broadcast('status', null));
-  const contracts = new ContractBook(store, now, new Set());
+  const contracts = new ContractBook(store, now, new Set(Object.values(shippedContracts)));
   const runs = new RunLedger(store, now);
   const health = new HealthWatch({
     sandbox,

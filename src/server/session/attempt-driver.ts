@@ -271,7 +271,12 @@ export class AttemptDriver {
       if (this.#abort.signal.aborted) resolve({ kind: 'cancelled' });
       else this.#abort.signal.addEventListener('abort', () => resolve({ kind: 'cancelled' }), { once: true });
     });
-    const end = await Promise.race([this.#working, channelGone, aborted]);
+    // The loop ends by itself before; the lease bounds one that got stuck.
+    const lease = setTimeout(
+      () => this.settle('lease_expired'),
+      Math.max(0, this.#state().leaseUntil - this.#deps.monotonic()),
+    );
+    const end = await Promise.race([this.#working, channelGone, aborted]).finally(() => clearTimeout(lease));
     this.#deps.at('work-ended');
     if (this.#state().settling !== null) return;
     this.#execute({ kind: 'end', attempt, end });
