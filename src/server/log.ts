@@ -7,7 +7,7 @@ export type Logger = (level: LogLevel, message: string, data?: Readonly<Record<s
 
 export interface FileLog {
   readonly log: Logger;
-  close(): void;
+  readonly close: () => void;
 }
 
 export interface FileLogOptions {
