@@ -14,7 +14,7 @@ import { startRehearsalServer } from './server.ts';
  */
 export async function startRehearsal(
   options: RehearsalServerOptions,
-): Promise<{ readonly engine: InferenceEngine; stop(): Promise<void> }> {
+): Promise<{ readonly engine: InferenceEngine; readonly stop: () => Promise<void> }> {
   const server = await startRehearsalServer(options);
   const adapter = createOllamaEngine({
     host: server.host,
