@@ -1,0 +1,98 @@
+import * as vscode from 'vscode';
+import type { Sha256 } from '../../protocol/primitives.ts';
+import { parseArtefactUri } from '../uris.ts';
+import type { KernelLink } from '../kernel/kernel-link.ts';
+
+/** The most that one artefact may have to be shown in an editor. */
+const largestShown = 32 * 1024 * 1024;
+const chunk = 1_048_576;
+/** Bytes are named by their hash: they never change, so the last ones are kept. */
+const kept = 64;
+
+/** Reads an artefact whole. The Kernel re-hashes what it reads and refuses damaged bytes. */
+async function readArtefact(link: KernelLink, sha256: Sha256, size: number): Promise<Uint8Array> {
+  const parts: Buffer[] = [];
+  let offset = 0;
+  do {
+    const part = await link.request('artefact/read', { sha256, offset, length: chunk });
+    const bytes = Buffer.from(part.base64, 'base64');
+    parts.push(bytes);
+    offset += bytes.length;
+    if (bytes.length === 0) break;
+  } while (offset < size);
+  return Buffer.concat(parts);
+}
+
+/**
+ * The bytes that the Kernel keeps, as read-only files: both sides of a candidate's diff and the output of checks. A file
+ * system rather than a content provider: the bytes reach the editor as they are, and a reload restores the diff.
+ */
+export class ArtefactFiles implements vscode.FileSystemProvider {
+  readonly #link: KernelLink;
+  readonly #cache = new Map<Sha256, Promise<Uint8Array>>();
+  readonly #never = new vscode.EventEmitter<vscode.FileChangeEvent[]>();
+  readonly onDidChangeFile = this.#never.event;
+
+  constructor(link: KernelLink) {
+    this.#link = link;
+  }
+
+  watch(): vscode.Disposable {
+    return { dispose: () => undefined };
+  }
+
+  stat(uri: vscode.Uri): vscode.FileStat {
+    const parsed = parseArtefactUri(uri);
+    if (parsed === undefined) throw vscode.FileSystemError.FileNotFound(uri);
+    return {
+      type: vscode.FileType.File,
+      ctime: 0,
+      mtime: 0,
+      size: parsed.size,
+      permissions: vscode.FilePermission.Readonly,
+    };
+  }
+
+  async readFile(uri: vscode.Uri): Promise<Uint8Array> {
+    const parsed = parseArtefactUri(uri);
+    if (parsed === undefined) throw vscode.FileSystemError.FileNotFound(uri);
+    if (parsed.size > largestShown)
+      throw vscode.FileSystemError.Unavailable(vscode.l10n.t('The file is too large to show.'));
+    let bytes = this.#cache.get(parsed.sha256);
+    if (bytes === undefined) {
+      bytes = readArtefact(this.#link, parsed.sha256, parsed.size);
+      this.#cache.set(parsed.sha256, bytes);
+      const oldest = this.#cache.keys().next().value;
+      if (this.#cache.size > kept && oldest !== undefined) this.#cache.delete(oldest);
+    }
+    try {
+      return await bytes;
+    } catch (error) {
+      // A failure is not a fact about the bytes: the next look asks again.
+      this.#cache.delete(parsed.sha256);
+      throw vscode.FileSystemError.Unavailable(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  readDirectory(uri: vscode.Uri): [string, vscode.FileType][] {
+    throw vscode.FileSystemError.FileNotADirectory(uri);
+  }
+
+  createDirectory(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri);
+  }
+  writeFile(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri);
+  }
+  delete(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri);
+  }
+  rename(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri);
+  }
+
+  dispose(): void {
+    this.#never.dispose();
+    this.#cache.clear();
+  }
+}

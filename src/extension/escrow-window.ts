@@ -1,0 +1,468 @@
+import { access } from 'node:fs/promises';
+import path from 'node:path';
+import * as vscode from 'vscode';
+import { EscrowError } from '../protocol/errors.ts';
+import type { AwaySummary } from '../protocol/views.ts';
+import { productVersion } from '../protocol/version.ts';
+import { setKey } from './context-key.ts';
+import { contractCommands } from './contracts/contract-commands.ts';
+import { ArtefactFiles } from './documents/artefact-files.ts';
+import { PlainTexts } from './documents/plain-texts.ts';
+import { WorkspaceFiles } from './documents/workspace-files.ts';
+import { exampleCommands } from './example-command.ts';
+import { artefactScheme, commands, contextKeys, settings, views, workspaceScheme } from './ids.ts';
+import { connectKernel } from './kernel/connect.ts';
+import { kernelCommands } from './kernel/kernel-commands.ts';
+import { KernelLink } from './kernel/kernel-link.ts';
+import { KernelObserver } from './kernel/kernel-observer.ts';
+import { showError } from './messages.ts';
+import { Operations } from './operations.ts';
+import { Presence } from './presence.ts';
+import { reviewCommands } from './review/review-commands.ts';
+import { ReviewEditor } from './review/review-editor.ts';
+import { sessionCommands } from './sessions/session-commands.ts';
+import { statusLine } from './status-line.ts';
+import { greyStaleRows, RowTreeView } from './tree-view.ts';
+import { healthTree } from './trees/health-tree.ts';
+import { modelsTree } from './trees/models-tree.ts';
+import { sessionTree, type TreeWords } from './trees/session-tree.ts';
+import { outcomeWords, triggerWords } from './trees/words.ts';
+import { visible } from './visible-text.ts';
+import { claimWindowIdentity, type WindowIdentity } from './window-identity.ts';
+import type { CommandTable, WindowParts } from './window-parts.ts';
+import { StateStore, isCurrent, type Missing, type WindowState } from './window-state.ts';
+
+/** The window is asked whether it is there this often (design 10: every few seconds). */
+const presenceIntervalMs = 5000;
+/** Silence that is reported as `unreachable`; what follows from it, and after how long, is the Kernel's to say. */
+const unreachableAfterMs = 15_000;
+
+/** Now, on the wall: for what people read. */
+const now = (): number => Date.now();
+
+function treeWords(): TreeWords {
+  const sameDay = new Intl.DateTimeFormat(vscode.env.language, { hour: '2-digit', minute: '2-digit' });
+  const otherDay = new Intl.DateTimeFormat(vscode.env.language, { dateStyle: 'medium', timeStyle: 'short' });
+  const number = new Intl.NumberFormat(vscode.env.language);
+  return {
+    t: vscode.l10n.t,
+    time: (at) =>
+      new Date(at).toDateString() === new Date().toDateString() ? sameDay.format(at) : otherDay.format(at),
+    number: (value) => number.format(value),
+  };
+}
+
+async function inGitRepository(folder: string): Promise<boolean> {
+  for (let at = folder; ; at = path.dirname(at)) {
+    const found = await access(path.join(at, '.git')).then(
+      () => true,
+      () => false,
+    );
+    if (found) return true;
+    if (at === path.dirname(at)) return false;
+  }
+}
+
+function localFolders(): readonly string[] {
+  return (vscode.workspace.workspaceFolders ?? [])
+    .filter((folder) => folder.uri.scheme === 'file')
+    .map((folder) => folder.uri.fsPath);
+}
+
+/** What stands in the way of asking a Kernel anything, the first thing first. */
+async function whatIsMissing(): Promise<Missing> {
+  if (!vscode.workspace.isTrusted) return 'trust';
+  const folders = localFolders();
+  if (folders.length === 0) return 'folder';
+  const inGit = await Promise.all(folders.map(inGitRepository));
+  return inGit.includes(true) ? 'nothing' : 'git';
+}
+
+/** Everything of Escrow in one window; owns what it makes. */
+export class EscrowWindow implements vscode.Disposable {
+  readonly #identity: WindowIdentity;
+  readonly #link: KernelLink;
+  readonly #presence: Presence;
+  readonly #disposables: vscode.Disposable[] = [];
+  #closed = false;
+
+  static async open(context: vscode.ExtensionContext): Promise<EscrowWindow> {
+    const store = new StateStore();
+    const missing = await whatIsMissing();
+    store.update({ missing });
+    const window = new EscrowWindow(context, store);
+    if (missing === 'nothing' || missing === 'git') window.#link.start();
+    return window;
+  }
+
+  private constructor(context: vscode.ExtensionContext, store: StateStore) {
+    const log = vscode.window.createOutputChannel('Escrow', { log: true });
+    const configuration = (): vscode.WorkspaceConfiguration => vscode.workspace.getConfiguration();
+    const graceMs = Math.max(0, Math.min(600, configuration().get<number>(settings.graceSeconds) ?? 20)) * 1000;
+    this.#identity = claimWindowIdentity({
+      folder: path.join((context.storageUri ?? context.globalStorageUri).fsPath, 'windows'),
+      // Twice the grace: an overlap with the old host of a reload is part of it.
+      takeOverWithinMs: Math.max(graceMs * 2, 60_000),
+      pid: process.pid,
+      now,
+      isAlive,
+    });
+    const { clientId } = this.#identity;
+    log.info(`window ${clientId}${this.#identity.resumed ? ' (continued)' : ''}`);
+
+    const connecting = new AbortController();
+    const link = new KernelLink({
+      store,
+      log,
+      now,
+      connect: (autostart) =>
+        connectKernel({
+          autostart,
+          signal: connecting.signal,
+          kernelPath: context.asAbsolutePath('dist/kernel.cjs'),
+          nodePath: configuration().get<string>(settings.kernelNode)?.trim() ?? '',
+          environment: kernelVariables(configuration()),
+          hello: {
+            kind: 'window',
+            name: windowName(),
+            version: productVersion,
+            clientId,
+            onClose:
+              configuration().get<string>(settings.onWindowClose) === 'finishAttempt' ? 'finishAttempt' : 'settle',
+            graceMs,
+          },
+        }),
+      onConnected: () => observer.connected(),
+      onNotification: (name, params) => observer.receive(name, params),
+      unsaved: (paths) => unsavedOf(paths),
+    });
+    this.#link = link;
+    const workspaceFiles = new WorkspaceFiles(link, now);
+    const artefactFiles = new ArtefactFiles(link);
+    const operations = new Operations(store, now);
+    const review = new ReviewEditor(store);
+    const texts = new PlainTexts();
+    const logError = (what: string, error: unknown): void => {
+      // A connection that ends takes its questions with it; the views say that it ended.
+      if (EscrowError.is(error, 'NoKernel')) return;
+      log.warn(`${what}: ${error instanceof Error ? error.message : String(error)}`);
+    };
+    const observer = new KernelObserver({
+      store,
+      link,
+      clientId,
+      now,
+      logError,
+      awaySince: this.#identity.lastWindowAt,
+      onEvents: (events) => {
+        for (const event of events) log.debug(`${event.seq} ${event.stream} ${event.type}`);
+        const sessions = new Set(
+          [...store.state.sessions.keys()].filter((id) => events.some(({ stream }) => stream.endsWith(id))),
+        );
+        for (const session of sessions) {
+          workspaceFiles.sessionChanged(session).catch((error: unknown) => logError(`documents of ${session}`, error));
+        }
+      },
+      onAway: (summary) => void tellAway(summary),
+      onControlLost: (session, by) => {
+        const title = store.state.sessions.get(session)?.value.title ?? session;
+        void vscode.window.showInformationMessage(
+          vscode.l10n.t('{0} now controls "{1}". This window observes.', visible(by), visible(title)),
+        );
+      },
+    });
+
+    const sessionsView = new RowTreeView(views.sessions, {
+      onExpand: (row) => {
+        if (row.target.kind !== 'session') return;
+        const { session } = row.target;
+        void (row.id.endsWith('/workspace') ? observer.watchWorkspace(session) : observer.refresh(session));
+      },
+    });
+    const modelsView = new RowTreeView(views.models, { onExpand: () => undefined });
+    const healthView = new RowTreeView(views.health, { onExpand: () => undefined });
+    const statusBar = vscode.window.createStatusBarItem('escrow.status', vscode.StatusBarAlignment.Left, 10);
+    statusBar.name = 'Escrow';
+    statusBar.command = `${views.sessions}.focus`;
+    statusBar.show();
+
+    const words = treeWords();
+    const render = (state: WindowState): void => {
+      sessionsView.show(sessionTree(state, localFolders(), words));
+      modelsView.show(modelsTree(state, words));
+      healthView.show(healthTree(state, words));
+      const message = viewMessage(state, words);
+      for (const { view } of [sessionsView, modelsView, healthView]) view.message = message ?? '';
+      const toReview = [...state.sessions.values()].filter(({ value }) =>
+        value.candidates.some(({ decision, verdict }) => decision === null && verdict === 'passed'),
+      ).length;
+      sessionsView.view.badge =
+        toReview > 0 && isCurrent(state)
+          ? { value: toReview, tooltip: vscode.l10n.t('{0} to review', toReview) }
+          : undefined;
+      const line = statusLine(state, words);
+      statusBar.text = line.text;
+      statusBar.tooltip = line.tooltip;
+      statusBar.accessibilityInformation = { label: line.spoken };
+      statusBar.backgroundColor =
+        line.tone === 'warning' ? new vscode.ThemeColor('statusBarItem.warningBackground') : undefined;
+      publishKeys(state);
+    };
+    let rendering = false;
+    // Several changes of one turn are one drawing.
+    const scheduleRender = (): void => {
+      if (rendering) return;
+      rendering = true;
+      queueMicrotask(() => {
+        rendering = false;
+        if (!this.#closed) render(store.state);
+      });
+    };
+
+    const parts: WindowParts = {
+      context,
+      log,
+      clientId,
+      store,
+      link,
+      observer,
+      operations,
+      review,
+      texts,
+      ensureConnected: () => ensureConnected(store, link),
+      revealSession: async (id) => {
+        render(store.state);
+        await sessionsView.reveal(id);
+      },
+    };
+    const registered = registerCommands(parts, {
+      ...contractCommands(parts),
+      ...sessionCommands(parts),
+      ...reviewCommands(parts),
+      ...kernelCommands(parts),
+      ...exampleCommands(context.extensionPath),
+    });
+
+    let probe = 0;
+    this.#presence = new Presence({
+      intervalMs: presenceIntervalMs,
+      unreachableAfterMs,
+      monotonic: () => performance.now(),
+      roundTrip: () => Promise.resolve(vscode.commands.executeCommand('setContext', contextKeys.presence, ++probe)),
+      report: (ui, stalledMs) => {
+        if (ui === 'present') this.#identity.touch();
+        if (!link.connected) return;
+        link.request('window/presence', { ui, stalledMs }).catch((error: unknown) => logError('presence', error));
+      },
+    });
+    this.#presence.start();
+
+    this.#disposables.push(
+      store.onChange(scheduleRender),
+      ...registered,
+      vscode.workspace.registerFileSystemProvider(artefactScheme, artefactFiles, {
+        isReadonly: new vscode.MarkdownString(vscode.l10n.t('Bytes that the Kernel keeps. They cannot be changed.')),
+        isCaseSensitive: true,
+      }),
+      vscode.workspace.registerFileSystemProvider(workspaceScheme, workspaceFiles, {
+        isReadonly: new vscode.MarkdownString(
+          vscode.l10n.t('A file of the sandbox, not of your folder. It can only be read.'),
+        ),
+        isCaseSensitive: true,
+      }),
+      greyStaleRows(() => vscode.l10n.t('Not current')),
+      vscode.workspace.onDidGrantWorkspaceTrust(() => this.#begin(store)),
+      vscode.workspace.onDidChangeWorkspaceFolders(() => this.#begin(store)),
+      vscode.workspace.onDidChangeConfiguration((event) => {
+        void this.#configurationChanged(event, store);
+      }),
+      { dispose: () => connecting.abort() },
+      artefactFiles,
+      workspaceFiles,
+      operations,
+      review,
+      texts,
+      sessionsView,
+      modelsView,
+      healthView,
+      statusBar,
+      log,
+    );
+    render(store.state);
+  }
+
+  /** Gives the window up: the identity to the next extension host, the connection at once. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#presence.dispose();
+    this.#identity.release();
+    // The end of the connection is what counts; the goodbye only spares the Kernel a look. Never waits for long.
+    const bounded = AbortSignal.timeout(1000);
+    const patience = new Promise<void>((resolve) => {
+      bounded.addEventListener('abort', () => resolve(), { once: true });
+    });
+    await Promise.race([this.#link.sayGoodbye().catch(() => undefined), patience]);
+    this.#link.dispose();
+  }
+
+  dispose(): void {
+    void this.close();
+    for (const disposable of this.#disposables.splice(0).toReversed()) disposable.dispose();
+  }
+
+  #begin(store: StateStore): void {
+    void whatIsMissing().then((missing) => {
+      store.update({ missing });
+      if (missing === 'nothing' || missing === 'git') this.#link.start();
+    });
+  }
+
+  async #configurationChanged(event: vscode.ConfigurationChangeEvent, store: StateStore): Promise<void> {
+    const atStart = [settings.kernelNode, settings.engineHost, settings.ollamaHost, settings.executionEnabled];
+    if (!atStart.some((name) => event.affectsConfiguration(name))) return;
+    publishKeys(store.state);
+    if (!this.#link.connected) return;
+    const restart = vscode.l10n.t('Restart Kernel');
+    const answer = await vscode.window.showInformationMessage(
+      vscode.l10n.t('This setting counts for the Kernel from its next start.'),
+      restart,
+    );
+    if (answer === restart) await vscode.commands.executeCommand(commands.restartKernel);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // EPERM: there is such a process, of somebody else.
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+}
+
+/** How the window is called in other windows and on the command line. */
+function windowName(): string {
+  const folder = vscode.workspace.name ?? vscode.l10n.t('no folder');
+  return visible(`${vscode.env.appName} · ${folder}`, 110);
+}
+
+/** Machine settings that differ from their defaults, as the variables that a Kernel reads at its start. */
+function kernelVariables(configuration: vscode.WorkspaceConfiguration): Readonly<Record<string, string>> {
+  const variables: Record<string, string> = {};
+  const engine = configuration.get<string>(settings.engineHost)?.trim() ?? '';
+  const ollama = configuration.get<string>(settings.ollamaHost)?.trim() ?? '';
+  if (engine !== '') variables['ESCROW_ENGINE_HOST'] = engine;
+  if (ollama !== '') variables['ESCROW_INFERENCE_HOST'] = ollama;
+  if (configuration.get<boolean>(settings.executionEnabled) === false) variables['ESCROW_EXECUTION_ENABLED'] = 'false';
+  return variables;
+}
+
+/** Which of the paths an editor of this window holds with changes that are not saved. */
+function unsavedOf(paths: readonly string[]): readonly string[] {
+  const wanted = new Set(paths.map((file) => path.resolve(file)));
+  return vscode.workspace.textDocuments
+    .filter((document) => document.isDirty && document.uri.scheme === 'file' && wanted.has(document.uri.fsPath))
+    .map((document) => document.uri.fsPath);
+}
+
+function viewMessage(state: WindowState, { t, time }: TreeWords): string | undefined {
+  const { connection, lastHeardAt } = state;
+  if (connection.kind === 'lost' && lastHeardAt !== null) {
+    const retry = connection.retrying ? t('Trying again.') : connection.next;
+    return t(
+      'Not connected; last observed {0}. {1} {2}',
+      time(lastHeardAt),
+      visible(connection.reason),
+      visible(retry),
+    );
+  }
+  if (connection.kind === 'connected' && connection.catchingUp) return t('Catching up…');
+  return undefined;
+}
+
+function publishKeys(state: WindowState): void {
+  const current = isCurrent(state);
+  const status = state.status?.value;
+  setKey(contextKeys.connection, state.connection.kind);
+  setKey(contextKeys.missing, state.missing);
+  setKey(
+    contextKeys.executionEnabled,
+    vscode.workspace.getConfiguration().get<boolean>(settings.executionEnabled) !== false,
+  );
+  setKey(contextKeys.engineReady, current && status?.engine.state === 'ok');
+  setKey(contextKeys.imageReady, current && status?.image.state === 'ok');
+  setKey(contextKeys.inferenceReady, current && status?.inference.state === 'ok');
+}
+
+/** Waits for a connection; throws what keeps it from coming. */
+async function ensureConnected(store: StateStore, link: KernelLink): Promise<void> {
+  if (!vscode.workspace.isTrusted) {
+    throw new EscrowError(
+      'UnsafePath',
+      vscode.l10n.t('This folder is not trusted, so nothing of it is read or run.'),
+      vscode.l10n.t('Trust the folder first (command "Workspaces: Manage Workspace Trust").'),
+    );
+  }
+  if (store.state.connection.kind === 'connected') return;
+  const settled = Promise.withResolvers<void>();
+  let attempted = false;
+  const listener = store.onChange(({ connection }) => {
+    if (connection.kind === 'connecting') attempted = true;
+    if (connection.kind === 'connected') settled.resolve();
+    if (connection.kind === 'lost' && (attempted || !connection.retrying)) {
+      settled.reject(new EscrowError('NoKernel', connection.reason, connection.next));
+    }
+  });
+  link.start();
+  try {
+    await settled.promise;
+  } finally {
+    listener.dispose();
+  }
+}
+
+/** One summary of what happened while no window of this folder was there. */
+async function tellAway(summary: AwaySummary): Promise<void> {
+  const [first] = summary.items;
+  if (first === undefined) return;
+  const pending = summary.items.filter((item) => item.pending).length;
+  const what = (item: AwaySummary['items'][number]): string =>
+    vscode.l10n.t(
+      '"{0}": {1}{2}',
+      visible(item.title, 80),
+      item.outcome === null ? vscode.l10n.t('still open') : outcomeWords(item.outcome, vscode.l10n.t),
+      item.trigger === null ? '' : `, ${triggerWords(item.trigger, vscode.l10n.t)}`,
+    );
+  const text =
+    summary.items.length === 1
+      ? vscode.l10n.t('While no window was open: {0}.', what(first))
+      : vscode.l10n.t(
+          'While no window was open, {0} sessions ended. The latest: {1}.',
+          summary.items.length,
+          what(first),
+        );
+  const show = vscode.l10n.t('Show Sessions');
+  const answer =
+    pending > 0
+      ? await vscode.window.showWarningMessage(
+          `${text} ${vscode.l10n.t('{0} could not be confirmed as stopped.', pending)}`,
+          show,
+        )
+      : await vscode.window.showInformationMessage(text, show);
+  if (answer === show) await vscode.commands.executeCommand(`${views.sessions}.focus`);
+}
+
+function registerCommands(parts: WindowParts, table: CommandTable): readonly vscode.Disposable[] {
+  return Object.entries(table).map(([id, run]) =>
+    vscode.commands.registerCommand(id, async (...args: unknown[]) => {
+      try {
+        await run(...args);
+      } catch (error) {
+        // Not awaited: a command is over when its error is on screen, not when somebody closes it.
+        void showError(error, parts.log);
+      }
+    }),
+  );
+}

@@ -1,0 +1,239 @@
+import type { Notification, NotificationParams } from '../../protocol/methods.ts';
+import { SessionId, type ClientId, type FencingToken } from '../../protocol/primitives.ts';
+import type { AwaySummary, EvidenceEvent, KernelStatus, SessionView } from '../../protocol/views.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import { withEntry, type StateStore } from '../window-state.ts';
+import type { KernelLink } from './kernel-link.ts';
+import { Refresher } from './refresher.ts';
+
+export interface KernelObserverOptions {
+  readonly store: StateStore;
+  readonly link: KernelLink;
+  readonly clientId: ClientId;
+  /** When a window of this folder was last seen; null when never. */
+  readonly awaySince: number | null;
+  readonly now: () => number;
+  readonly logError: (what: string, error: unknown) => void;
+  /** Each event once, in order. */
+  readonly onEvents: (events: readonly EvidenceEvent[]) => void;
+  /** Called once a window, when there is something to tell. */
+  readonly onAway: (summary: AwaySummary) => void;
+  readonly onControlLost: (session: SessionId, by: string) => void;
+}
+
+/** Sessions whose full view is fetched at once; the others when somebody opens them. */
+const openedAtStart = 30;
+
+type Key = 'status' | 'models' | 'list' | SessionId | `workspace:${SessionId}`;
+
+function sessionOf(event: EvidenceEvent): SessionId | undefined {
+  const parsed = SessionId.safeParse(/^session:(.*)$/.exec(event.stream)?.[1]);
+  return parsed.success ? parsed.data : undefined;
+}
+
+/** Keeps the store as the Kernel says it is: asks after connecting, follows events, asks again at a gap. */
+export class KernelObserver {
+  readonly #options: KernelObserverOptions;
+  readonly #refresher: Refresher<Key>;
+  readonly #tokens = new Map<SessionId, FencingToken>();
+  /** Workspaces that somebody looks at. */
+  readonly #watched = new Set<SessionId>();
+  #lastSeq = 0;
+  #toldAway = false;
+  #catchingUp: Promise<void> | undefined;
+
+  constructor(options: KernelObserverOptions) {
+    this.#options = options;
+    this.#refresher = new Refresher(
+      (key) => this.#fetch(key),
+      (key, error) => options.logError(`refresh of ${key}`, error),
+    );
+  }
+
+  /** The fencing token of a session that this window controls. Throws EscrowError NotController. */
+  token(session: SessionId): FencingToken {
+    const token = this.#tokens.get(session);
+    if (token === undefined) {
+      throw new EscrowError(
+        'NotController',
+        'This window observes the session.',
+        'Attach to the session with control.',
+      );
+    }
+    return token;
+  }
+
+  /** What a start or an attach answered. */
+  took(view: SessionView, token: FencingToken | null): void {
+    if (token === null) this.#tokens.delete(view.id);
+    else this.#tokens.set(view.id, token);
+    this.#publishControls();
+    this.put(view);
+  }
+
+  released(session: SessionId): void {
+    this.#tokens.delete(session);
+    this.#publishControls();
+  }
+
+  /** Takes a view that a request answered with; an older one than what is known is dropped. */
+  put(view: SessionView): void {
+    const { store, now } = this.#options;
+    const known = store.state.sessions.get(view.id);
+    if (known !== undefined && known.value.seq > view.seq) return;
+    store.update({ sessions: withEntry(store.state.sessions, view.id, { value: view, at: now() }) });
+  }
+
+  putStatus(value: KernelStatus): void {
+    this.#options.store.update({ status: { value, at: this.#options.now() } });
+  }
+
+  refresh(key: Key): Promise<void> {
+    return this.#refresher.refresh(key);
+  }
+
+  /** Keeps the listing of a session's workspace fresh from now on. */
+  async watchWorkspace(session: SessionId): Promise<void> {
+    this.#watched.add(session);
+    await this.refresh(`workspace:${session}`);
+  }
+
+  async refreshAll(): Promise<void> {
+    await Promise.all([this.refresh('status'), this.refresh('list'), this.refresh('models')]);
+  }
+
+  /** After each connection: everything may have changed, and a restarted Kernel knows nothing of us. */
+  async connected(): Promise<void> {
+    this.#tokens.clear();
+    this.#publishControls();
+    await this.#catchUp();
+    await this.#resumeControl();
+    if (this.#toldAway) return;
+    this.#toldAway = true;
+    const summary = await this.#options.link.request('window/away', { since: this.#options.awaySince });
+    if (summary.items.length > 0) this.#options.onAway(summary);
+  }
+
+  receive<N extends Notification>(name: N, params: NotificationParams<N>): void {
+    const notification = { name, params } as {
+      [K in Notification]: { readonly name: K; readonly params: NotificationParams<K> };
+    }[Notification];
+    switch (notification.name) {
+      case 'evidence/events':
+        this.#receiveEvents(notification.params.events);
+        return;
+      case 'kernel/changed':
+        void this.refresh(notification.params.session ?? 'status');
+        if (notification.params.what === 'session') void this.refresh('list');
+        return;
+      case 'session/controlLost':
+        this.released(notification.params.session);
+        this.#options.onControlLost(notification.params.session, notification.params.by);
+        return;
+      default:
+        notification satisfies never;
+    }
+  }
+
+  #receiveEvents(events: readonly EvidenceEvent[]): void {
+    const fresh = events.filter((event) => event.seq > this.#lastSeq);
+    const first = fresh[0];
+    const last = fresh.at(-1);
+    if (first === undefined || last === undefined) return;
+    if (first.seq !== this.#lastSeq + 1) {
+      void this.#catchUp().catch((error: unknown) => this.#options.logError('catching up', error));
+      return;
+    }
+    this.#lastSeq = last.seq;
+    this.#apply(fresh);
+  }
+
+  #apply(events: readonly EvidenceEvent[]): void {
+    this.#options.onEvents(events);
+    const sessions = new Set(events.map(sessionOf).filter((session) => session !== undefined));
+    for (const session of sessions) {
+      void this.refresh(session);
+      if (this.#watched.has(session)) void this.refresh(`workspace:${session}`);
+    }
+  }
+
+  /** Asks for what was missed; several gaps at once are one question. */
+  #catchUp(): Promise<void> {
+    this.#catchingUp ??= this.#catchUpOnce().finally(() => {
+      this.#catchingUp = undefined;
+    });
+    return this.#catchingUp;
+  }
+
+  async #catchUpOnce(): Promise<void> {
+    const { store, link } = this.#options;
+    this.#setCatchingUp(true);
+    const first = this.#lastSeq === 0;
+    const missed = await link.request('evidence/subscribe', { lastSeenSeq: this.#lastSeq });
+    this.#lastSeq = missed.seq;
+    // At the first time the past is not news: the views say what it came to.
+    if (!first && !missed.snapshot) this.#apply(missed.events);
+    await this.refreshAll();
+    const open = (store.state.summaries?.value ?? []).filter((summary) => summary.state !== 'closed');
+    const needed = new Set([...open.slice(0, openedAtStart).map(({ id }) => id), ...store.state.sessions.keys()]);
+    await Promise.all([...needed].map((session) => this.refresh(session)));
+    this.#setCatchingUp(false);
+  }
+
+  #setCatchingUp(catchingUp: boolean): void {
+    const { store } = this.#options;
+    const connection = store.state.connection;
+    if (connection.kind === 'connected' && connection.catchingUp !== catchingUp) {
+      store.update({ connection: { ...connection, catchingUp } });
+    }
+  }
+
+  /** After a reload or a lost connection: control of what this same client controlled is ours to take back. */
+  async #resumeControl(): Promise<void> {
+    const { store, link, clientId, logError } = this.#options;
+    const ours = [...store.state.sessions.values()].filter(
+      ({ value }) => value.controller?.clientId === clientId && value.state !== 'closed',
+    );
+    for (const { value } of ours) {
+      try {
+        const { session, token } = await link.request('session/attach', { session: value.id, mode: 'control' });
+        this.took(session, token);
+      } catch (error) {
+        logError(`taking back control of ${value.id}`, error);
+      }
+    }
+  }
+
+  #publishControls(): void {
+    this.#options.store.update({ controls: new Set(this.#tokens.keys()) });
+  }
+
+  async #fetch(key: Key): Promise<void> {
+    const { store, link, now } = this.#options;
+    switch (key) {
+      case 'status': {
+        this.putStatus(await link.request('kernel/status', {}));
+        return;
+      }
+      case 'models': {
+        const { models } = await link.request('kernel/models', {});
+        store.update({ models: { value: models, at: now() } });
+        return;
+      }
+      case 'list': {
+        const { sessions } = await link.request('session/list', { limit: 200 });
+        store.update({ summaries: { value: sessions, at: now() } });
+        return;
+      }
+      default: {
+        if (key.startsWith('workspace:')) {
+          const session = key.slice('workspace:'.length) as SessionId;
+          const listing = await link.request('workspace/list', { session });
+          store.update({ workspaces: withEntry(store.state.workspaces, session, { value: listing, at: now() }) });
+          return;
+        }
+        this.put(await link.request('session/get', { session: key }));
+      }
+    }
+  }
+}

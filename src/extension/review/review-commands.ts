@@ -1,0 +1,208 @@
+import * as vscode from 'vscode';
+import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
+import type { CandidateView, IntegrationView, SessionView } from '../../protocol/views.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import { commands, settings } from '../ids.ts';
+import type { CommandTable, WindowParts } from '../window-parts.ts';
+import { isTreeNode } from '../tree-argument.ts';
+import { showInformation } from '../messages.ts';
+import { visible } from '../visible-text.ts';
+import { integrationWords, shortDigest } from '../trees/words.ts';
+import { candidateActions } from './candidate-actions.ts';
+import { reviewerName } from './reviewer-name.ts';
+
+interface Chosen {
+  readonly session: SessionView;
+  readonly candidate: CandidateView;
+}
+
+/** Decisions about candidates. Each names the digest that the person saw: a row's, or the one on screen. */
+export function reviewCommands(parts: WindowParts): CommandTable {
+  const { store, link, observer, review, log } = parts;
+
+  async function sessionView(session: SessionId): Promise<SessionView> {
+    const known = store.state.sessions.get(session)?.value;
+    if (known !== undefined) return known;
+    const view = await link.request('session/get', { session });
+    observer.put(view);
+    return view;
+  }
+
+  async function find(session: SessionId, candidate: CandidateDigest): Promise<Chosen> {
+    const view = await sessionView(session);
+    const found = view.candidates.find(({ digest }) => digest === candidate);
+    if (found === undefined) {
+      throw new EscrowError(
+        'NotFound',
+        vscode.l10n.t('The session does not have this candidate.'),
+        vscode.l10n.t('Refresh the Sessions view.'),
+      );
+    }
+    return { session: view, candidate: found };
+  }
+
+  /** From a row, from the diff on screen, or from a list of what is there. Undefined when the person left the list. */
+  async function choose(argument: unknown, fits: (candidate: CandidateView) => boolean): Promise<Chosen | undefined> {
+    if (isTreeNode(argument)) {
+      const { target } = argument;
+      if (target.kind === 'candidate' || target.kind === 'candidate-file')
+        return find(target.session, target.candidate);
+    }
+    const shown = review.onScreen();
+    if (shown !== undefined) return find(shown.session, shown.candidate);
+    const all = [...store.state.sessions.values()]
+      .toSorted((a, b) => b.value.updatedAt - a.value.updatedAt)
+      .flatMap(({ value }) => value.candidates.toReversed().map((candidate) => ({ session: value, candidate })))
+      .filter(({ candidate }) => fits(candidate));
+    if (all.length === 0) {
+      showInformation(vscode.l10n.t('No candidate waits for this.'));
+      return undefined;
+    }
+    const picked = await vscode.window.showQuickPick(
+      all.map((chosen) => ({
+        label: visible(chosen.session.title),
+        description: shortDigest(chosen.candidate.digest),
+        chosen,
+      })),
+      { title: vscode.l10n.t('Candidate'), placeHolder: vscode.l10n.t('Which candidate?') },
+    );
+    return picked?.chosen;
+  }
+
+  async function reviewer(root: string): Promise<{ name: string; channel: 'window' }> {
+    const setting = vscode.workspace.getConfiguration().get<string>(settings.reviewerName) ?? '';
+    return { name: await reviewerName(setting, root), channel: 'window' };
+  }
+
+  function tell(integration: IntegrationView): void {
+    if (integration.state === 'integrated' || integration.state === 'undone') {
+      log.info(`integration ${integration.id}: ${integration.state} (${integration.files.join(', ')})`);
+      return;
+    }
+    // A refusal is an answer, not an error: nothing was written. It needs eyes, so it is said aloud.
+    void vscode.window.showWarningMessage(
+      vscode.l10n.t(
+        'Your files were not changed as asked: {0}. {1}',
+        integrationWords(integration.state, vscode.l10n.t),
+        visible(integration.reason?.replaceAll('_', ' ') ?? ''),
+      ),
+    );
+  }
+
+  return {
+    [commands.openCandidate]: async (argument) => {
+      const chosen = await choose(argument, () => true);
+      if (chosen !== undefined) await review.open(chosen.session.id, chosen.session.title, chosen.candidate);
+    },
+    [commands.openCandidateFile]: async (argument) => {
+      if (!isTreeNode(argument) || argument.target.kind !== 'candidate-file') return;
+      const { session, candidate, path } = argument.target;
+      const chosen = await find(session, candidate);
+      await review.openFile(chosen.session.id, chosen.candidate, path);
+    },
+    [commands.acceptCandidate]: async (argument) => {
+      const chosen = await choose(argument, (candidate) => candidateActions(candidate).accept);
+      if (chosen === undefined) return;
+      const { passedVerification } = candidateActions(chosen.candidate);
+      if (passedVerification === null) {
+        throw new EscrowError(
+          'NotVerified',
+          vscode.l10n.t('This candidate has not passed its checks.'),
+          vscode.l10n.t('Verify it, or reject it.'),
+        );
+      }
+      const { session, integration } = await link.request('candidate/accept', {
+        session: chosen.session.id,
+        candidate: chosen.candidate.digest,
+        verification: passedVerification,
+        reviewer: await reviewer(chosen.session.root),
+      });
+      observer.put(session);
+      if (integration !== null) tell(integration);
+    },
+    [commands.rejectCandidate]: async (argument) => {
+      const chosen = await choose(argument, (candidate) => candidateActions(candidate).reject);
+      if (chosen === undefined) return;
+      const comment = await vscode.window.showInputBox({
+        title: vscode.l10n.t('Reject Candidate {0}', shortDigest(chosen.candidate.digest)),
+        prompt: vscode.l10n.t('Why? A correction attempt would read exactly this.'),
+        ignoreFocusOut: true,
+        validateInput: (value) => (value.length > 8000 ? vscode.l10n.t('At most 8000 characters.') : undefined),
+      });
+      if (comment === undefined) return;
+      const { used, attempts } = chosen.session.budget;
+      let correct = false;
+      if (used < attempts && comment.trim() !== '') {
+        const answer = await vscode.window.showQuickPick(
+          [
+            {
+              label: vscode.l10n.t('Reject'),
+              detail: vscode.l10n.t('The session stays; nothing runs.'),
+              correct: false,
+            },
+            {
+              label: vscode.l10n.t('Reject and Correct'),
+              detail: vscode.l10n.t(
+                'A new attempt from the original snapshot, with your words. {0} of {1} attempts are used.',
+                used,
+                attempts,
+              ),
+              correct: true,
+            },
+          ],
+          { title: vscode.l10n.t('Another Attempt?'), ignoreFocusOut: true },
+        );
+        if (answer === undefined) return;
+        correct = answer.correct;
+      }
+      observer.put(
+        await link.request('candidate/reject', {
+          session: chosen.session.id,
+          candidate: chosen.candidate.digest,
+          reviewer: await reviewer(chosen.session.root),
+          comment,
+          correct,
+        }),
+      );
+    },
+    [commands.verifyCandidate]: async (argument) => {
+      const chosen = await choose(argument, (candidate) => candidateActions(candidate).verify);
+      if (chosen === undefined) return;
+      await parts.operations.run(
+        vscode.l10n.t('Verifying {0}', shortDigest(chosen.candidate.digest)),
+        visible(chosen.session.title),
+        (token) =>
+          link.request('candidate/verify', { session: chosen.session.id, candidate: chosen.candidate.digest }, token),
+      );
+      await observer.refresh(chosen.session.id);
+    },
+    [commands.integrateCandidate]: async (argument) => {
+      const chosen = await choose(argument, (candidate) => candidateActions(candidate).integrate);
+      if (chosen === undefined) return;
+      const { session, integration } = await link.request('candidate/integrate', {
+        session: chosen.session.id,
+        candidate: chosen.candidate.digest,
+      });
+      observer.put(session);
+      tell(integration);
+    },
+    [commands.undoIntegration]: async (argument) => {
+      const named = isTreeNode(argument) && argument.target.kind === 'integration' ? argument.target : undefined;
+      const chosen =
+        named === undefined ? await choose(argument, (candidate) => candidateActions(candidate).undo) : undefined;
+      const integrated = chosen === undefined ? null : candidateActions(chosen.candidate).integrated;
+      const wanted =
+        named ??
+        (chosen === undefined || integrated === null
+          ? undefined
+          : { session: chosen.session.id, integration: integrated.id });
+      if (wanted === undefined) return;
+      const { session, integration } = await link.request('integration/undo', {
+        session: wanted.session,
+        integration: wanted.integration,
+      });
+      observer.put(session);
+      tell(integration);
+    },
+  };
+}

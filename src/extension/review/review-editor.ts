@@ -1,0 +1,171 @@
+import * as vscode from 'vscode';
+import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
+import type { CandidateFile, CandidateView } from '../../protocol/views.ts';
+import { artefactScheme, contextKeys } from '../ids.ts';
+import { formatArtefactUri, parseArtefactUri, type ArtefactUri } from '../uris.ts';
+import { isCurrent, type StateStore } from '../window-state.ts';
+import { visible } from '../visible-text.ts';
+import { shortDigest } from '../trees/words.ts';
+import { setKey } from '../context-key.ts';
+import { candidateActions } from './candidate-actions.ts';
+
+export interface ReviewedCandidate {
+  readonly session: SessionId;
+  readonly candidate: CandidateDigest;
+}
+
+/** Which side of a candidate's file a URI shows; the other side may not exist. */
+function sideUri(
+  session: SessionId,
+  candidate: CandidateDigest,
+  file: CandidateFile,
+  side: 'before' | 'after',
+): vscode.Uri | undefined {
+  const artefact = side === 'before' ? file.before : file.after;
+  if (artefact === null) return undefined;
+  return vscode.Uri.from(
+    formatArtefactUri({
+      kind: 'candidate',
+      session,
+      candidate,
+      side,
+      path: file.path,
+      sha256: artefact.sha256,
+      size: artefact.size,
+    }),
+  );
+}
+
+/** What `Tab.input` of a multi-file diff holds; the class is not part of the stable API, its shape is checked here. */
+function multiDiffUris(input: unknown): readonly vscode.Uri[] {
+  if (typeof input !== 'object' || input === null || !('textDiffs' in input) || !Array.isArray(input.textDiffs))
+    return [];
+  return input.textDiffs.flatMap((diff: unknown) => {
+    if (typeof diff !== 'object' || diff === null) return [];
+    return ['original', 'modified'].flatMap((side) => {
+      const uri = (diff as Record<string, unknown>)[side];
+      return uri instanceof vscode.Uri ? [uri] : [];
+    });
+  });
+}
+
+function tabUris(tab: vscode.Tab): readonly vscode.Uri[] {
+  const { input } = tab;
+  if (input instanceof vscode.TabInputTextDiff) return [input.original, input.modified];
+  if (input instanceof vscode.TabInputText) return [input.uri];
+  return multiDiffUris(input);
+}
+
+/** The one candidate whose bytes a tab shows; undefined when it shows others, none, or a mixture. */
+export function candidateOfTab(tab: vscode.Tab | undefined): ReviewedCandidate | undefined {
+  if (tab === undefined) return undefined;
+  const shown: (ArtefactUri & { kind: 'candidate' })[] = [];
+  for (const uri of tabUris(tab)) {
+    const parsed = parseArtefactUri(uri);
+    if (parsed?.kind === 'candidate') shown.push(parsed);
+    // An empty side of an added or deleted file has no candidate; any other URI is a foreign one.
+    else if (uri.scheme === artefactScheme || uri.path !== '') return undefined;
+  }
+  const first = shown[0];
+  if (first === undefined) return undefined;
+  const same = shown.every((uri) => uri.candidate === first.candidate && uri.session === first.session);
+  return same ? { session: first.session, candidate: first.candidate } : undefined;
+}
+
+/**
+ * Opens candidates as diffs of their exact bytes, and keeps the context keys by which the buttons in the editor title
+ * are shown: they are on only for the digest on screen, and only while it is the session's newest candidate.
+ */
+export class ReviewEditor implements vscode.Disposable {
+  readonly #store: StateStore;
+  readonly #subscriptions: vscode.Disposable[];
+
+  constructor(store: StateStore) {
+    this.#store = store;
+    this.#subscriptions = [
+      vscode.window.tabGroups.onDidChangeTabs(() => this.#publish()),
+      vscode.window.tabGroups.onDidChangeTabGroups(() => this.#publish()),
+      store.onChange(() => this.#publish()),
+    ];
+    this.#publish();
+  }
+
+  /** The candidate on screen, with what the Kernel last said about it. */
+  onScreen(): (ReviewedCandidate & { readonly view: CandidateView; readonly newest: boolean }) | undefined {
+    const reviewed = candidateOfTab(vscode.window.tabGroups.activeTabGroup.activeTab);
+    if (reviewed === undefined) return undefined;
+    const session = this.#store.state.sessions.get(reviewed.session)?.value;
+    const view = session?.candidates.find(({ digest }) => digest === reviewed.candidate);
+    if (session === undefined || view === undefined) return undefined;
+    return { ...reviewed, view, newest: session.candidates.at(-1)?.digest === reviewed.candidate };
+  }
+
+  /** All files of a candidate in one multi-file diff. An open one of the same bytes is replaced, not doubled. */
+  async open(session: SessionId, title: string, candidate: CandidateView): Promise<void> {
+    await this.#close(session, candidate.digest);
+    const resources = candidate.files.map((file) => {
+      const before = sideUri(session, candidate.digest, file, 'before');
+      const after = sideUri(session, candidate.digest, file, 'after');
+      return [after ?? before, before, after];
+    });
+    const label = vscode.l10n.t(
+      'Candidate {0}: {1} (before ↔ after)',
+      shortDigest(candidate.digest),
+      visible(title, 60),
+    );
+    await vscode.commands.executeCommand('vscode.changes', label, resources);
+  }
+
+  /** One file of a candidate in an ordinary diff. */
+  async openFile(session: SessionId, candidate: CandidateView, path: string): Promise<void> {
+    const file = candidate.files.find((entry) => entry.path === path);
+    if (file === undefined) return;
+    const before = sideUri(session, candidate.digest, file, 'before');
+    const after = sideUri(session, candidate.digest, file, 'after');
+    const name = visible(file.path.split('/').at(-1) ?? file.path, 80);
+    const digest = shortDigest(candidate.digest);
+    if (before !== undefined && after !== undefined) {
+      const label = vscode.l10n.t('{0} (snapshot ↔ candidate {1})', name, digest);
+      await vscode.commands.executeCommand('vscode.diff', before, after, label, { preview: true });
+      return;
+    }
+    const only = after ?? before;
+    if (only === undefined) return;
+    const label =
+      after === undefined
+        ? vscode.l10n.t('{0} (deleted by candidate {1})', name, digest)
+        : vscode.l10n.t('{0} (added by candidate {1})', name, digest);
+    await vscode.commands.executeCommand('vscode.open', only, { preview: true }, label);
+  }
+
+  dispose(): void {
+    for (const subscription of this.#subscriptions) subscription.dispose();
+  }
+
+  async #close(session: SessionId, candidate: CandidateDigest): Promise<void> {
+    const same = vscode.window.tabGroups.all
+      .flatMap((group) => group.tabs)
+      .filter((tab) => {
+        const shown = multiDiffUris(tab.input).length > 0 ? candidateOfTab(tab) : undefined;
+        return shown?.session === session && shown.candidate === candidate;
+      });
+    if (same.length > 0) await vscode.window.tabGroups.close(same, true);
+  }
+
+  #publish(): void {
+    const shown = this.onScreen();
+    const usable = shown !== undefined && shown.newest && isCurrent(this.#store.state);
+    const actions = usable ? candidateActions(shown.view) : undefined;
+    const keys = {
+      [contextKeys.reviewOpen]: shown !== undefined,
+      [contextKeys.reviewCanAccept]: actions?.accept ?? false,
+      [contextKeys.reviewCanReject]: actions?.reject ?? false,
+      [contextKeys.reviewCanVerify]: actions?.verify ?? false,
+      [contextKeys.reviewCanIntegrate]: actions?.integrate ?? false,
+      // What was integrated can be undone whatever came after it.
+      [contextKeys.reviewCanUndo]:
+        shown !== undefined && isCurrent(this.#store.state) && candidateActions(shown.view).undo,
+    };
+    for (const [key, value] of Object.entries(keys)) setKey(key, value);
+  }
+}

@@ -1,0 +1,72 @@
+import type { WindowState } from './window-state.ts';
+import { isCurrent } from './window-state.ts';
+import { summaryOf, type TreeWords } from './trees/session-tree.ts';
+import { phaseWords } from './trees/words.ts';
+
+export interface StatusLine {
+  /** With product icons in `$(name)`; holds no text from elsewhere. */
+  readonly text: string;
+  readonly tooltip: string;
+  readonly spoken: string;
+  /** `warning` asks for the item's warning colours, for what a person should not miss. */
+  readonly tone: 'plain' | 'warning';
+}
+
+/** The one status bar item: what needs a person, else what runs, else that all is quiet. */
+export function statusLine(state: WindowState, { t, time }: TreeWords): StatusLine {
+  const line = (icon: string, words: string, tooltip: string, tone: StatusLine['tone'] = 'plain'): StatusLine => ({
+    text: words === '' ? `$(${icon}) Escrow` : `$(${icon}) Escrow: ${words}`,
+    tooltip,
+    spoken: words === '' ? t('Escrow, nothing runs') : t('Escrow, {0}', words),
+    tone,
+  });
+  switch (state.connection.kind) {
+    case 'off':
+      return line('package', '', t('Escrow is not connected yet.'));
+    case 'connecting':
+      return line('plug', t('connecting'), t('Looking for the Kernel.'));
+    case 'lost': {
+      const heard =
+        state.lastHeardAt === null ? t('Never connected.') : t('Last observed {0}.', time(state.lastHeardAt));
+      return line(
+        'debug-disconnect',
+        t('not connected'),
+        `${heard} ${state.connection.reason} ${state.connection.next}`,
+      );
+    }
+    case 'connected':
+      break;
+    default:
+      return state.connection satisfies never;
+  }
+  if (!isCurrent(state)) return line('sync', t('catching up'), t('Events were missed; asking for them.'));
+  const pending = state.status?.value.pending.length ?? 0;
+  if (pending > 0) {
+    return line(
+      'warning',
+      t('stop not confirmed'),
+      t('A sandbox may still run. The Sessions view says what would resolve it.'),
+      'warning',
+    );
+  }
+  const sessions = [...state.sessions.values()].map(({ value }) => summaryOf(value));
+  const running = sessions.find(({ state: s }) => s === 'running' || s === 'settling');
+  if (running !== undefined) {
+    return line(
+      'loading~spin',
+      running.phase === null ? t('running') : phaseWords(running.phase, t),
+      t('An attempt is under way. Nothing reaches your files before you accept it.'),
+    );
+  }
+  const toReview = sessions.filter(
+    ({ candidate, decision, verdict }) => candidate !== null && decision === null && verdict === 'passed',
+  ).length;
+  if (toReview > 0) {
+    return line(
+      'git-pull-request',
+      toReview === 1 ? t('1 to review') : t('{0} to review', toReview),
+      t('A candidate has passed its checks and waits for your decision.'),
+    );
+  }
+  return line('package', '', t('Nothing runs.'));
+}

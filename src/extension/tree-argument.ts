@@ -1,0 +1,13 @@
+import type { TreeNode } from './trees/tree-node.ts';
+
+/** Whether a command's argument is a row of ours; anybody may call a command with anything. */
+export function isTreeNode(argument: unknown): argument is TreeNode {
+  return (
+    typeof argument === 'object' &&
+    argument !== null &&
+    'target' in argument &&
+    typeof argument.target === 'object' &&
+    argument.target !== null &&
+    'kind' in argument.target
+  );
+}

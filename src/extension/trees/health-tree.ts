@@ -1,0 +1,179 @@
+import { unreachable } from '../../protocol/primitives.ts';
+import type { Health } from '../../protocol/views.ts';
+import { visible, visibleLines } from '../visible-text.ts';
+import { isCurrent, type WindowState } from '../window-state.ts';
+import type { TreeWords } from './session-tree.ts';
+import { contextWords, node, stale, type Icon, type Localize, type TreeNode } from './tree-node.ts';
+import { shortDigest } from './words.ts';
+
+function look(health: Health, t: Localize): { readonly icon: Icon; readonly words: string } {
+  switch (health.state) {
+    case 'ok':
+      return { icon: { id: 'pass', tone: 'good' }, words: '' };
+    case 'degraded':
+      return { icon: { id: 'warning', tone: 'warning' }, words: t('degraded') };
+    case 'unavailable':
+      return { icon: { id: 'error', tone: 'bad' }, words: t('unavailable') };
+    case 'unknown':
+      return { icon: { id: 'question', tone: 'plain' }, words: t('not known') };
+    default:
+      return unreachable(health.state, 'health');
+  }
+}
+
+function healthNode(
+  id: string,
+  label: string,
+  health: Health,
+  extra: readonly string[],
+  { t, time }: TreeWords,
+): TreeNode {
+  const { icon, words } = look(health, t);
+  const next =
+    health.next === ''
+      ? []
+      : [
+          node({
+            id: `health/${id}/next`,
+            label: visible(health.next, 400),
+            tooltip: visibleLines(health.next),
+            icon: { id: 'arrow-right', tone: 'plain' },
+          }),
+        ];
+  return node({
+    id: `health/${id}`,
+    label,
+    description: [words, ...extra, health.state === 'ok' ? '' : visible(health.detail, 160)]
+      .filter((part) => part !== '')
+      .join(' · '),
+    tooltip: [visibleLines(health.detail), t('Observed {0}', time(health.observedAt))].join('\n'),
+    icon,
+    context: contextWords('health'),
+    children: next,
+    collapsible: next.length === 0 ? 'no' : 'expanded',
+  });
+}
+
+/** The rows of the Health view: the Kernel itself and all that it depends on, each with the time it was looked at. */
+export function healthTree(state: WindowState, words: TreeWords): readonly TreeNode[] {
+  const { t, time, number } = words;
+  const status = state.status?.value;
+  if (status === undefined) return [];
+  const rows: TreeNode[] = [
+    node({
+      id: 'health/kernel',
+      label: t('Kernel'),
+      description: [
+        status.version,
+        status.draining ? t('stopping') : t('running since {0}', time(status.startedAt)),
+        status.clients.length === 1 ? t('1 client') : t('{0} clients', status.clients.length),
+      ].join(' · '),
+      tooltip: [
+        t('Process {0}, protocol {1}, epoch {2}', status.pid, status.protocol, status.epoch),
+        visible(status.home, 500),
+        ...status.clients.map((client) => visible(`${client.kind}: ${client.name}`)),
+      ].join('\n'),
+      icon: status.draining ? { id: 'warning', tone: 'warning' } : { id: 'pass', tone: 'good' },
+      context: contextWords('kernel'),
+    }),
+  ];
+  if (!status.executionEnabled) {
+    rows.push(
+      node({
+        id: 'health/execution',
+        label: t('Execution is switched off'),
+        description: t('sessions, evidence and review stay readable'),
+        icon: { id: 'circle-slash', tone: 'warning' },
+      }),
+    );
+  }
+  rows.push(
+    healthNode(
+      'engine',
+      t('Container engine'),
+      status.engine,
+      [status.engine.name, status.engine.version].filter((part) => part !== null).map((part) => visible(part)),
+      words,
+    ),
+    healthNode(
+      'image',
+      t('Sandbox image'),
+      status.image,
+      status.image.digest === null ? [] : [shortDigest(status.image.digest)],
+      words,
+    ),
+    healthNode(
+      'inference',
+      t('Inference'),
+      status.inference,
+      [status.inference.version, status.inference.host].filter((part) => part !== null).map((part) => visible(part)),
+      words,
+    ),
+    healthNode(
+      'storage',
+      t('Storage'),
+      status.storage,
+      [
+        t('{0} events', number(status.storage.events)),
+        t('{0} MiB of artefacts', (status.storage.artefactBytes / 1024 ** 2).toFixed(1)),
+      ],
+      words,
+    ),
+  );
+  const work = [
+    ...status.active.map((item) => ({ ...item, active: true })),
+    ...status.queue.map((item) => ({ ...item, active: false })),
+  ];
+  rows.push(
+    node({
+      id: 'health/queue',
+      label: t('Sandbox'),
+      description:
+        work.length === 0
+          ? t('free')
+          : status.active.length === 0
+            ? t('{0} waiting', status.queue.length)
+            : t('in use, {0} waiting', status.queue.length),
+      icon: { id: 'layers', tone: 'plain' },
+      collapsible: work.length === 0 ? 'no' : 'expanded',
+      children: work.map((item) =>
+        node({
+          id: `health/queue/${item.what}/${item.id}`,
+          label: visible(item.label),
+          description: item.active ? t('now') : t('waiting'),
+          icon: item.active ? { id: 'loading~spin', tone: 'plain' } : { id: 'watch', tone: 'plain' },
+        }),
+      ),
+    }),
+  );
+  for (const pending of status.pending) {
+    rows.push(
+      node({
+        id: `health/pending/${pending.attempt}`,
+        label: t('Stop not confirmed'),
+        description: visible(pending.waitingFor),
+        icon: { id: 'warning', tone: 'warning' },
+        target: { kind: 'session', session: pending.session },
+      }),
+    );
+  }
+  if (status.strays.length > 0) {
+    rows.push(
+      node({
+        id: 'health/strays',
+        label: t('Containers the record does not know'),
+        description: String(status.strays.length),
+        tooltip: t('They carry Escrow’s label and are reported, not touched.'),
+        icon: { id: 'warning', tone: 'warning' },
+        children: status.strays.map((stray) =>
+          node({
+            id: `health/strays/${stray.engineId}`,
+            label: visible(stray.name),
+            description: shortDigest(stray.engineId),
+          }),
+        ),
+      }),
+    );
+  }
+  return isCurrent(state) ? rows : stale(rows);
+}

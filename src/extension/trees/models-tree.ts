@@ -1,0 +1,81 @@
+import type { ModelView } from '../../protocol/views.ts';
+import { visible, visibleLines } from '../visible-text.ts';
+import { isCurrent, type WindowState } from '../window-state.ts';
+import type { TreeWords } from './session-tree.ts';
+import { contextWords, node, stale, type TreeNode } from './tree-node.ts';
+import { scriptName } from './words.ts';
+
+function gibibytes(bytes: number): string {
+  return `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
+}
+
+function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
+  const synthetic = model.engine === 'rehearsal';
+  const facts = [
+    model.parameterSize ?? undefined,
+    model.quantisation ?? undefined,
+    model.sizeBytes === null || synthetic ? undefined : gibibytes(model.sizeBytes),
+  ].filter((fact) => fact !== undefined);
+  const words = model.refused === null ? (synthetic ? t('synthetic') : t('qualification: none')) : t('refused');
+  return node({
+    id: `model/${model.engine}/${model.tag}`,
+    label: visible(synthetic ? scriptName(model.tag) : model.tag),
+    description: [words, ...facts.map((fact) => visible(fact))].join(' · '),
+    tooltip: [
+      visible(model.tag, 500),
+      visibleLines(model.description),
+      ...(model.refused === null ? [] : [visibleLines(model.refused)]),
+      ...(model.digest === null ? [] : [visible(model.digest, 100)]),
+      ...(model.contextAdvertised === null
+        ? []
+        : [t('Advertises {0} tokens of context', number(model.contextAdvertised))]),
+    ].join('\n'),
+    icon:
+      model.refused === null
+        ? { id: synthetic ? 'note' : 'circuit-board', tone: 'plain' }
+        : { id: 'circle-slash', tone: 'warning' },
+    context: contextWords('model'),
+  });
+}
+
+/** The rows of the Models view: local models first, then scripts, then what is refused and why. */
+export function modelsTree(state: WindowState, words: TreeWords): readonly TreeNode[] {
+  const { t } = words;
+  if (state.models === null) return [];
+  const models = state.models.value;
+  const group = (id: string, label: string, icon: string, members: readonly ModelView[]): TreeNode[] =>
+    members.length === 0
+      ? []
+      : [
+          node({
+            id: `models/${id}`,
+            label,
+            description: String(members.length),
+            icon: { id: icon, tone: 'plain' },
+            collapsible: 'expanded',
+            children: members.map((model) => modelNode(model, words)),
+          }),
+        ];
+  const usable = models.filter((model) => model.refused === null);
+  const rows = [
+    ...group(
+      'ollama',
+      t('Ollama'),
+      'server',
+      usable.filter((model) => model.engine === 'ollama'),
+    ),
+    ...group(
+      'rehearsal',
+      t('Rehearsal scripts'),
+      'notebook',
+      usable.filter((model) => model.engine === 'rehearsal'),
+    ),
+    ...group(
+      'refused',
+      t('Refused'),
+      'circle-slash',
+      models.filter((model) => model.refused !== null),
+    ),
+  ];
+  return isCurrent(state) ? rows : stale(rows);
+}

@@ -1,0 +1,97 @@
+import type {
+  AttemptId,
+  CandidateDigest,
+  IntegrationId,
+  RelPath,
+  SessionId,
+  Sha256,
+} from '../../protocol/primitives.ts';
+import type { CommandId } from '../ids.ts';
+
+/** `vscode.l10n.t`, handed in: what builds trees needs no VS Code. */
+export type Localize = (message: string, ...args: (string | number | boolean)[]) => string;
+
+/** What a row is about; commands from menus get it. */
+export type Target =
+  | { readonly kind: 'session'; readonly session: SessionId }
+  | { readonly kind: 'attempt'; readonly session: SessionId; readonly attempt: AttemptId }
+  | { readonly kind: 'candidate'; readonly session: SessionId; readonly candidate: CandidateDigest }
+  | {
+      readonly kind: 'candidate-file';
+      readonly session: SessionId;
+      readonly candidate: CandidateDigest;
+      readonly path: RelPath;
+    }
+  | { readonly kind: 'integration'; readonly session: SessionId; readonly integration: IntegrationId }
+  | { readonly kind: 'workspace-file'; readonly session: SessionId; readonly path: RelPath }
+  | { readonly kind: 'output'; readonly name: string; readonly sha256: Sha256; readonly size: number }
+  | { readonly kind: 'text'; readonly title: string; readonly text: string }
+  | { readonly kind: 'contract'; readonly root: string; readonly path: string }
+  | { readonly kind: 'operation'; readonly id: number }
+  | { readonly kind: 'none' };
+
+export type Tone = 'plain' | 'good' | 'bad' | 'warning' | 'muted';
+
+export interface Icon {
+  /** A product icon's name. */
+  readonly id: string;
+  readonly tone: Tone;
+}
+
+/** One row of a tree, ready to show: every text has passed `visible`. */
+export interface TreeNode {
+  /** Stable over refreshes, so that VS Code keeps what is expanded and selected. */
+  readonly id: string;
+  readonly label: string;
+  readonly description: string;
+  /** Plain text, never markdown. */
+  readonly tooltip: string;
+  /** What a screen reader says; label and description by default. */
+  readonly spoken: string | null;
+  readonly icon: Icon | null;
+  /** `viewItem` in when-clauses: words with semicolons around each. */
+  readonly context: string;
+  readonly collapsible: 'no' | 'collapsed' | 'expanded';
+  /** `load`: asked for when the row is expanded the first time. */
+  readonly children: readonly TreeNode[] | 'load';
+  readonly target: Target;
+  readonly command: CommandId | null;
+  /** False where it is not what the Kernel says now: greyed. */
+  readonly current: boolean;
+}
+
+/** A row with the usual defaults. */
+export function node(fields: Pick<TreeNode, 'id' | 'label'> & Partial<TreeNode>): TreeNode {
+  const children = fields.children ?? [];
+  const { collapsible = children.length > 0 ? 'collapsed' : 'no' } = fields;
+  return {
+    description: '',
+    tooltip: fields.label,
+    spoken: null,
+    icon: null,
+    context: '',
+    target: { kind: 'none' },
+    command: null,
+    current: true,
+    ...fields,
+    children,
+    collapsible,
+  };
+}
+
+/** `;a;b;`: a when-clause asks with `viewItem =~ /;b;/`, so that no word is taken for a part of another. */
+export function contextWords(...words: readonly (string | false)[]): string {
+  const kept = words.filter((word) => word !== false);
+  return kept.length === 0 ? '' : `;${kept.join(';')};`;
+}
+
+/** The same rows as last heard: greyed, and without anything that moves or can be acted upon as if it were now. */
+export function stale(rows: readonly TreeNode[]): readonly TreeNode[] {
+  return rows.map((row) => ({
+    ...row,
+    current: false,
+    icon: row.icon === null ? null : { id: row.icon.id.endsWith('~spin') ? 'question' : row.icon.id, tone: 'muted' },
+    context: row.context.includes(';text;') ? row.context : '',
+    children: row.children === 'load' ? 'load' : stale(row.children),
+  }));
+}

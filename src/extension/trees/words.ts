@@ -1,0 +1,194 @@
+import { unreachable } from '../../protocol/primitives.ts';
+import type {
+  AttemptOutcome,
+  AttemptPhase,
+  Binding,
+  CandidateView,
+  IntegrationView,
+  SettlementStep,
+  SettlementTrigger,
+} from '../../protocol/views.ts';
+import type { CommandEnd } from '../../protocol/contract.ts';
+import type { Localize } from './tree-node.ts';
+
+/** The Kernel sends codes; these are the words for people. */
+export function phaseWords(phase: AttemptPhase, t: Localize): string {
+  switch (phase) {
+    case 'reserved':
+      return t('reserved');
+    case 'provisioning':
+      return t('preparing the sandbox');
+    case 'running':
+      return t('running');
+    case 'quiescing':
+      return t('ending its processes');
+    case 'collecting':
+      return t('collecting bytes');
+    case 'stopping':
+      return t('stopping the container');
+    case 'releasing':
+      return t('removing the container');
+    case 'settled':
+      return t('settled');
+    case 'cancellation_pending':
+      return t('stop not confirmed');
+    default:
+      return unreachable(phase, 'phase');
+  }
+}
+
+export function outcomeWords(outcome: AttemptOutcome, t: Localize): string {
+  switch (outcome) {
+    case 'candidate':
+      return t('candidate');
+    case 'no_change':
+      return t('no change');
+    case 'model_fault':
+      return t('model fault');
+    case 'limit':
+      return t('budget reached');
+    case 'resource':
+      return t('out of resources');
+    case 'transport':
+      return t('inference failed');
+    case 'infrastructure':
+      return t('container engine failed');
+    case 'cancelled':
+      return t('cancelled');
+    case 'interrupted':
+      return t('interrupted');
+    case 'lost':
+      return t('lost, nothing recoverable');
+    case 'incident':
+      return t('incident, not reviewable');
+    case 'incomplete':
+      return t('bytes incomplete');
+    default:
+      return unreachable(outcome, 'outcome');
+  }
+}
+
+export function triggerWords(trigger: SettlementTrigger, t: Localize): string {
+  switch (trigger) {
+    case 'finish':
+      return t('the attempt finished');
+    case 'limit':
+      return t('a budget was reached');
+    case 'fault':
+      return t('a fault ended it');
+    case 'cancel':
+      return t('it was cancelled');
+    case 'window_close':
+      return t('its window closed');
+    case 'ui_unreachable':
+      return t('its window did not answer');
+    case 'controller_lost':
+      return t('its controller was lost');
+    case 'kernel_drain':
+      return t('the Kernel was stopped');
+    case 'kernel_restart':
+      return t('the Kernel died and was started again');
+    case 'lease_expired':
+      return t('its lease expired');
+    default:
+      return unreachable(trigger, 'trigger');
+  }
+}
+
+export function stepWords(step: SettlementStep['step'], t: Localize): string {
+  switch (step) {
+    case 'revoke':
+      return t('Authority withdrawn');
+    case 'abort_generation':
+      return t('Generation ended');
+    case 'quiesce':
+      return t('No process left');
+    case 'collect':
+      return t('Bytes collected');
+    case 'stop':
+      return t('Container stopped');
+    case 'release':
+      return t('Container removed');
+    case 'engine_idle':
+      return t('Inference engine idle');
+    default:
+      return unreachable(step, 'settlement step');
+  }
+}
+
+export function verdictWords(verdict: CandidateView['verdict'], t: Localize): string {
+  switch (verdict) {
+    case 'unverified':
+      return t('not verified');
+    case 'passed':
+      return t('checks passed');
+    case 'failed':
+      return t('checks failed');
+    case 'incomplete':
+      return t('checks incomplete');
+    case 'flaky':
+      return t('flaky: passed and failed on the same bytes');
+    default:
+      return unreachable(verdict, 'verdict');
+  }
+}
+
+export function integrationWords(state: IntegrationView['state'], t: Localize): string {
+  switch (state) {
+    case 'intended':
+      return t('being written');
+    case 'integrated':
+      return t('integrated');
+    case 'refused':
+      return t('not integrated');
+    case 'undone':
+      return t('undone');
+    case 'undo_refused':
+      return t('integrated, undo refused');
+    case 'partial':
+      return t('partly written');
+    default:
+      return unreachable(state, 'integration state');
+  }
+}
+
+/** How a command ended, from what was observed. */
+export function endWords(end: CommandEnd, t: Localize): string {
+  switch (end.kind) {
+    case 'exit':
+      return t('exit code {0}', end.code);
+    case 'signal':
+      return t('ended by {0}', end.signal);
+    case 'timeout':
+      return t('timed out after {0} s', Math.round(end.afterMs / 1000));
+    case 'overflow':
+      return t('output over {0} KiB', Math.round(end.limitBytes / 1024));
+    case 'oom':
+      return t('out of memory');
+    case 'cancelled':
+      return t('cancelled');
+    case 'spawn-failed':
+      return t('did not start ({0})', end.errno);
+    case 'unknown':
+      return t('end unknown');
+    default:
+      return unreachable(end, 'command end');
+  }
+}
+
+/** The model's name with what must never be left out of it: that a script spoke, or that nothing vouches for it. */
+export function bindingWords(binding: Binding, t: Localize): string {
+  return binding.synthetic
+    ? t('{0} · synthetic', scriptName(binding.model.tag))
+    : t('{0} · qualification: none', binding.model.tag);
+}
+
+/** A rehearsal's "model" is a script, often by its path: the file's name is enough in a row. */
+export function scriptName(tag: string): string {
+  return tag.split(/[\\/]/).at(-1) ?? tag;
+}
+
+/** The first twelve digits of a digest, as people compare them. */
+export function shortDigest(digest: string): string {
+  return digest.replace(/^sha256:/, '').slice(0, 12);
+}

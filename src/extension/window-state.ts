@@ -1,0 +1,102 @@
+import type { ContractView } from '../protocol/contract.ts';
+import type { SessionId } from '../protocol/primitives.ts';
+import type {
+  KernelStatus,
+  ModelView,
+  SessionSummary,
+  SessionView,
+  WorkspaceFile,
+  WorkspaceSource,
+} from '../protocol/views.ts';
+
+/** What was said, and when this window heard it (wall clock, ms). */
+export interface Observed<T> {
+  readonly value: T;
+  readonly at: number;
+}
+
+/** Why nothing is asked of a Kernel yet. */
+export type Missing = 'folder' | 'trust' | 'git' | 'nothing';
+
+export type ConnectionState =
+  | { readonly kind: 'off' }
+  | { readonly kind: 'connecting'; readonly attempt: number }
+  /** `catchingUp`: a gap in the events was seen, what is shown may be behind. */
+  | { readonly kind: 'connected'; readonly version: string; readonly catchingUp: boolean }
+  /** `reason` and `next` are the error's own words. `retrying` false: a person has to start the Kernel. */
+  | { readonly kind: 'lost'; readonly reason: string; readonly next: string; readonly retrying: boolean };
+
+/** Work that this window asked for and waits for: a baseline, mostly. */
+export interface Operation {
+  readonly id: number;
+  readonly label: string;
+  readonly detail: string;
+  readonly startedAt: number;
+}
+
+/** All that this window knows of the Kernel's state. Nothing in it is decided here. */
+export interface WindowState {
+  readonly missing: Missing;
+  readonly connection: ConnectionState;
+  /** Any word from the Kernel; null before the first. */
+  readonly lastHeardAt: number | null;
+  readonly status: Observed<KernelStatus> | null;
+  readonly models: Observed<readonly ModelView[]> | null;
+  readonly summaries: Observed<readonly SessionSummary[]> | null;
+  readonly sessions: ReadonlyMap<SessionId, Observed<SessionView>>;
+  readonly workspaces: ReadonlyMap<SessionId, Observed<WorkspaceListing>>;
+  readonly contracts: Observed<readonly ContractView[]> | null;
+  /** Sessions whose fencing token this window holds. */
+  readonly controls: ReadonlySet<SessionId>;
+  readonly operations: readonly Operation[];
+}
+
+export interface WorkspaceListing {
+  readonly source: WorkspaceSource;
+  readonly files: readonly WorkspaceFile[];
+}
+
+export const initialState: WindowState = {
+  missing: 'nothing',
+  connection: { kind: 'off' },
+  lastHeardAt: null,
+  status: null,
+  models: null,
+  summaries: null,
+  sessions: new Map(),
+  workspaces: new Map(),
+  contracts: null,
+  controls: new Set(),
+  operations: [],
+};
+
+/** Whether what is shown is what the Kernel says now. Otherwise it is greyed, and nothing looks alive. */
+export function isCurrent(state: WindowState): boolean {
+  return state.connection.kind === 'connected' && !state.connection.catchingUp;
+}
+
+/** Holds the state of one window and tells who shows it. */
+export class StateStore {
+  #state: WindowState = initialState;
+  readonly #listeners = new Set<(state: WindowState, before: WindowState) => void>();
+
+  get state(): WindowState {
+    return this.#state;
+  }
+
+  update(change: Partial<WindowState>): void {
+    const before = this.#state;
+    this.#state = { ...before, ...change };
+    for (const listener of this.#listeners) listener(this.#state, before);
+  }
+
+  onChange(listener: (state: WindowState, before: WindowState) => void): { dispose(): void } {
+    this.#listeners.add(listener);
+    return { dispose: () => this.#listeners.delete(listener) };
+  }
+}
+
+/** A copy of `map` with one entry set. */
+export function withEntry<K, V>(map: ReadonlyMap<K, V>, key: K, value: V): ReadonlyMap<K, V> {
+  return new Map(map).set(key, value);
+}

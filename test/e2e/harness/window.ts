@@ -1,0 +1,116 @@
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
+import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
+import { root } from '../../../scripts/lib/root.ts';
+
+/** One window of the workbench: a page with the few gestures that the tests need. */
+export class WorkbenchWindow {
+  readonly page: Page;
+  readonly browser: Browser;
+  readonly #context: BrowserContext;
+
+  private constructor(browser: Browser, context: BrowserContext, page: Page) {
+    this.browser = browser;
+    this.#context = context;
+    this.page = page;
+  }
+
+  static async open(
+    browser: Browser,
+    url: string,
+    viewport: { readonly width: number; readonly height: number },
+  ): Promise<WorkbenchWindow> {
+    const context = await browser.newContext({ viewport, locale: 'en-GB', reducedMotion: 'reduce' });
+    const page = await context.newPage();
+    page.setDefaultTimeout(60_000);
+    const window = new WorkbenchWindow(browser, context, page);
+    await page.goto(url);
+    await window.restored();
+    return window;
+  }
+
+  /** The workbench is drawn and takes commands. */
+  async restored(): Promise<void> {
+    await this.page.locator('.monaco-workbench .part.statusbar').waitFor();
+    await this.page.locator('.monaco-workbench .activitybar .action-item').first().waitFor();
+  }
+
+  async close(): Promise<void> {
+    if (!this.page.isClosed()) await this.page.close();
+    await this.#context.close();
+  }
+
+  /** Reloads like *Reload Window*: same window, new extension host. */
+  async reload(): Promise<void> {
+    await this.page.reload();
+    await this.restored();
+  }
+
+  /** Runs a command by its title in the command palette. */
+  async command(title: string): Promise<void> {
+    const input = this.page
+      .locator('.quick-input-widget input.input, .quick-input-widget .quick-input-box input')
+      .first();
+    await this.page.keyboard.press('F1');
+    await input.waitFor();
+    await input.fill(`>${title}`);
+    // The rows that match are marked; the first one is the exact title.
+    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first().waitFor();
+    await this.page.keyboard.press('Enter');
+  }
+
+  /** Picks the row of the open quick pick whose text contains `text`. */
+  async pick(text: string | RegExp): Promise<void> {
+    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: text }).first().click();
+  }
+
+  /** Types into the open input box and confirms. */
+  async answer(text: string): Promise<void> {
+    const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
+    await input.waitFor();
+    await input.fill(text);
+    await this.page.keyboard.press('Enter');
+  }
+
+  /** Opens Escrow's view container with a click on its activity-bar icon. */
+  async openEscrow(): Promise<void> {
+    const icon = this.page.locator('.activitybar .action-item a[aria-label^="Escrow"]').first();
+    await icon.waitFor();
+    if ((await this.page.locator('.composite.title h2', { hasText: /^Escrow/i }).count()) === 0) await icon.click();
+    await this.pane('Sessions').waitFor();
+  }
+
+  /** One view (a pane) of the side bar. */
+  pane(name: string): Locator {
+    return this.page.locator('.split-view-view .pane', {
+      has: this.page.locator(`.pane-header[aria-label^="${name}"]`),
+    });
+  }
+
+  /** A row of a tree by the text it shows. */
+  row(pane: string, text: string | RegExp): Locator {
+    return this.pane(pane).locator('.monaco-list-row').filter({ hasText: text }).first();
+  }
+
+  /** Expands a collapsed row. */
+  async expand(row: Locator): Promise<void> {
+    if ((await row.getAttribute('aria-expanded')) === 'false') await row.locator('.monaco-tl-twistie').click();
+  }
+
+  /** The text of Escrow's status bar item. */
+  statusBarItem(): Locator {
+    return this.page.locator('.statusbar-item', { hasText: 'Escrow' }).first();
+  }
+
+  notification(): Locator {
+    return this.page.locator('.notification-toast .notification-list-item-message');
+  }
+
+  async screenshot(name: string): Promise<string> {
+    const folder = path.join(root, 'test-results', 'screenshots');
+    await mkdir(folder, { recursive: true });
+    const file = path.join(folder, `${name}.png`);
+    await this.page.screenshot({ path: file, animations: 'disabled' });
+    return file;
+  }
+}

@@ -1,0 +1,241 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, open, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { chromium, type Browser } from 'playwright-core';
+import { findChromium, serverFolder } from '../../../scripts/setup-workbench.ts';
+import { root } from '../../../scripts/lib/root.ts';
+import { descendants } from './processes.ts';
+import { until } from './until.ts';
+import { WorkbenchWindow } from './window.ts';
+
+/** The built-in extensions that the tests look at; each other one costs start time. */
+const builtIn = [
+  'theme-defaults',
+  'theme-modern-icons',
+  'json',
+  'python',
+  'javascript',
+  'diff',
+  'markdown-basics',
+  'configuration-editing',
+];
+
+/** A quiet workbench: no start page, no tips, no network, nothing that blinks. */
+export const quietSettings: Readonly<Record<string, unknown>> = {
+  'workbench.startupEditor': 'none',
+  'workbench.tips.enabled': false,
+  'workbench.secondarySideBar.defaultVisibility': 'hidden',
+  'workbench.enableExperiments': false,
+  'workbench.layoutControl.enabled': false,
+  'workbench.reduceMotion': 'on',
+  'workbench.colorTheme': 'Default Dark Modern',
+  'workbench.settings.enableNaturalLanguageSearch': false,
+  'chat.disableAIFeatures': true,
+  'chat.agentHost.enabled': false,
+  'chat.commandCenter.enabled': false,
+  'editor.minimap.enabled': false,
+  'editor.cursorBlinking': 'solid',
+  'extensions.autoCheckUpdates': false,
+  'extensions.autoUpdate': false,
+  'extensions.ignoreRecommendations': true,
+  'git.enabled': false,
+  'telemetry.telemetryLevel': 'off',
+  'update.mode': 'none',
+  'window.commandCenter': false,
+  'window.menuBarVisibility': 'compact',
+};
+
+export interface WorkbenchOptions {
+  /** User settings beside `quietSettings`. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+  /** Environment of the server, and so of the extension hosts. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Seconds that the server keeps an extension host whose browser is gone. */
+  readonly reconnectionGraceS?: number;
+  /** Workspace trust asked for as in a new installation; off by default, where every folder is trusted. */
+  readonly workspaceTrust?: boolean;
+  /** A VSIX to install. Without one, the extension as built in the checkout (`dist/`) counts as installed. */
+  readonly vsix?: string;
+}
+
+export interface OpenOptions {
+  readonly width?: number;
+  readonly height?: number;
+  /** In a browser process of its own, which a test may kill without harm to other windows. */
+  readonly ownBrowser?: boolean;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+async function answers(url: string): Promise<true | undefined> {
+  return fetch(url).then(
+    (response) => (response.ok ? true : undefined),
+    () => undefined,
+  );
+}
+
+/** One VS Code server with its data in a temporary folder, and the browsers that show its windows. Owns all of them. */
+export class Workbench {
+  readonly folder: string;
+  readonly url: string;
+  readonly server: ChildProcess;
+  readonly #settings: Record<string, unknown>;
+  readonly #browsers = new Set<Browser>();
+  readonly #windows = new Set<WorkbenchWindow>();
+  #shared: Promise<Browser> | undefined;
+
+  private constructor(folder: string, url: string, server: ChildProcess, settings: Record<string, unknown>) {
+    this.folder = folder;
+    this.url = url;
+    this.server = server;
+    this.#settings = settings;
+  }
+
+  static async start(options: WorkbenchOptions = {}): Promise<Workbench> {
+    const folder = await mkdtemp(path.join(tmpdir(), 'escrow-workbench-'));
+    const at = (...parts: string[]): string => path.join(folder, ...parts);
+    const settings = { ...quietSettings, ...options.settings };
+    await Promise.all(['user/User', 'extensions', 'builtin'].map((name) => mkdir(at(name), { recursive: true })));
+    await writeFile(at('user', 'User', 'settings.json'), JSON.stringify(settings, null, 1));
+    for (const name of builtIn) await symlink(path.join(serverFolder, 'extensions', name), at('builtin', name));
+
+    if (options.vsix === undefined) {
+      // The server registers what it finds in the folder at its first start. A development path would need the smoke
+      // test driver, with which no notification is drawn and every modal is refused.
+      await mkdir(at('extensions', 'escrow.escrow'));
+      for (const name of ['package.json', 'package.nls.json', 'dist', 'media', 'l10n']) {
+        await symlink(path.join(root, name), at('extensions', 'escrow.escrow', name));
+      }
+    }
+
+    const common = [
+      path.join(serverFolder, 'out', 'server-main.js'),
+      '--accept-server-license-terms',
+      '--server-data-dir',
+      at('server'),
+      '--user-data-dir',
+      at('user'),
+      '--extensions-dir',
+      at('extensions'),
+      '--builtin-extensions-dir',
+      at('builtin'),
+      '--disable-telemetry',
+      '--force-disable-user-env',
+    ];
+    const log = await open(at('server.log'), 'a');
+    try {
+      if (options.vsix !== undefined) {
+        const install = spawn(process.execPath, [...common, '--install-extension', options.vsix], {
+          stdio: ['ignore', log.fd, log.fd],
+        });
+        const [code] = (await once(install, 'exit')) as [number | null];
+        if (code !== 0) throw new Error(`the VSIX was not installed:\n${await readFile(at('server.log'), 'utf8')}`);
+      }
+      const port = await freePort();
+      const server = spawn(
+        process.execPath,
+        [
+          ...common,
+          '--host',
+          '127.0.0.1',
+          '--port',
+          String(port),
+          '--without-connection-token',
+          '--reconnection-grace-time',
+          String(options.reconnectionGraceS ?? 2),
+          ...(options.workspaceTrust === true ? [] : ['--disable-workspace-trust']),
+        ],
+        { env: { ...process.env, ...options.env }, stdio: ['ignore', log.fd, log.fd] },
+      );
+      const url = `http://127.0.0.1:${port}`;
+      const workbench = new Workbench(folder, url, server, settings);
+      try {
+        await until('the server answers', 30_000, () => {
+          if (server.exitCode !== null) throw new Error(`the server ended, see ${at('server.log')}`);
+          return answers(`${url}/version`);
+        });
+      } catch (error) {
+        await workbench.dispose();
+        throw error;
+      }
+      return workbench;
+    } finally {
+      await log.close();
+    }
+  }
+
+  async #launch(): Promise<Browser> {
+    const executablePath = await findChromium();
+    if (executablePath === null) throw new Error('no Chromium: run node scripts/setup-workbench.ts');
+    const browser = await chromium.launch({
+      executablePath,
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--disable-dev-shm-usage',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    });
+    this.#browsers.add(browser);
+    browser.on('disconnected', () => this.#browsers.delete(browser));
+    return browser;
+  }
+
+  /** Opens a window on a folder (or on none) and waits until the workbench has restored. */
+  async open(folder: string | null, options: OpenOptions = {}): Promise<WorkbenchWindow> {
+    this.#shared ??= this.#launch();
+    const browser = options.ownBrowser === true ? await this.#launch() : await this.#shared;
+    const query = new URLSearchParams();
+    if (folder === null) query.set('ew', 'true');
+    else query.set('folder', folder);
+    const window = await WorkbenchWindow.open(browser, `${this.url}/?${query.toString()}`, {
+      width: options.width ?? 1280,
+      height: options.height ?? 800,
+    });
+    this.#windows.add(window);
+    return window;
+  }
+
+  /** Changes user settings of all windows, live. */
+  async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
+    Object.assign(this.#settings, settings);
+    await writeFile(path.join(this.folder, 'user', 'User', 'settings.json'), JSON.stringify(this.#settings, null, 1));
+  }
+
+  /** Process ids of the extension hosts, the oldest first. */
+  async extensionHosts(): Promise<readonly number[]> {
+    const pid = this.server.pid;
+    if (pid === undefined) return [];
+    const found = (await descendants(pid)).filter((entry) => entry.command.includes('--type=extensionHost'));
+    return found.map((entry) => entry.pid).toSorted((a, b) => a - b);
+  }
+
+  async dispose(): Promise<void> {
+    // A page first: a browser that goes with its pages open leaves the extension host behind for the grace time.
+    await Promise.allSettled([...this.#windows].map((window) => window.close()));
+    await Promise.allSettled([...this.#browsers].map((browser) => browser.close()));
+    if (this.server.exitCode === null && this.server.signalCode === null) {
+      const exit = once(this.server, 'exit');
+      this.server.kill('SIGTERM');
+      const force = setTimeout(() => this.server.kill('SIGKILL'), 10_000);
+      await exit;
+      clearTimeout(force);
+    }
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+  }
+}
