@@ -80,8 +80,9 @@ export function exitCodeOf(code: ErrorCode): ExitCode {
   }
 }
 
-/** Exit code of whatever a command threw. */
-export function exitCodeOfThrown(error: unknown): ExitCode {
+/** Exit code of whatever a command threw. An unsafe path before any Kernel was reached is that of the state folder. */
+export function exitCodeOfThrown(error: unknown, connected: boolean): ExitCode {
+  if (EscrowError.is(error, 'UnsafePath') && !connected) return exitCodes.kernel;
   if (error instanceof UsageError) return exitCodes.usage;
   if (EscrowError.is(error)) return exitCodeOf(error.code);
   return exitCodes.failed;

@@ -15,6 +15,8 @@ export interface KernelAccess {
   connect(): Promise<KernelLink>;
   /** The running Kernel, or undefined; starts none. Throws EscrowError when one is there but can't be spoken to. */
   find(): Promise<KernelLink | undefined>;
+  /** True once a Kernel was spoken to. */
+  readonly connected: boolean;
   /** The state folder and the log file in it. */
   readonly home: string;
   readonly logFile: string;

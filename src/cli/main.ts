@@ -41,6 +41,9 @@ function createKernelAccess(home: string): KernelAccess & { close(): void } {
     };
   };
   return {
+    get connected() {
+      return connection !== undefined;
+    },
     home,
     logFile: path.join(home, 'kernel.log'),
     async connect() {

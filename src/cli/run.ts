@@ -90,6 +90,6 @@ export async function runCli(argv: readonly string[], around: Surroundings): Pro
     });
   } catch (error) {
     explain(out, error, found?.command);
-    return exitCodeOfThrown(error);
+    return exitCodeOfThrown(error, around.kernel.connected);
   }
 }

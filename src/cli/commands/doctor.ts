@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { Command } from '../command.ts';
-import { exitCodeOf, exitCodes } from '../exit-code.ts';
+import { exitCodeOfThrown, exitCodes } from '../exit-code.ts';
 import type { Lines } from '../format.ts';
 import { styled } from '../output.ts';
 import { partsLines, statusLines } from './kernel.ts';
@@ -57,7 +57,7 @@ export const doctor: Command = {
       out.line('kernel      ', styled('red', 'unavailable'), ` · ${error.message}`);
       out.line(styled('dim', '            → '), error.next);
       out.value({ ok: false, ...local, kernel: null, error: { message: error.message, ...error.toData() } });
-      return exitCodeOf(error.code);
+      return exitCodeOfThrown(error, kernel.connected);
     }
   },
 };

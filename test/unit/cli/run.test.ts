@@ -27,6 +27,7 @@ async function run(
   const kernel: KernelAccess = {
     connect: async () => link,
     find: async () => undefined,
+    connected: true,
     home: '/nowhere',
     logFile: '/nowhere/kernel.log',
   };
