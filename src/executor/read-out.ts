@@ -21,7 +21,7 @@ export async function readOut(paths: string, out: Writable): Promise<void> {
       const { bytes, mode, sha256 } = workspace.read(parsed.path);
       await say(out, { file: { path: parsed.path, mode, sha256, data: bytes.toString('base64') } });
     } catch (error) {
-      await say(out, { missing: { path: parsed.path, reason: String((error as Error).message) } });
+      await say(out, { missing: { path: parsed.path, reason: (error as Error).message } });
     }
   }
   const audit = readFileSync(insidePaths.audit);

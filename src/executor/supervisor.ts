@@ -450,21 +450,17 @@ export class Supervisor {
     this.#out.send([this.#line(body)]);
   }
 
-  *#carry(id: number, bytes: Buffer | undefined, last: Body<FromExecutor>): Generator<string> {
-    const size = bytes?.length ?? 0;
-    this.#queuedBytes += size;
+  *#carry(id: number, bytes: Buffer = Buffer.alloc(0), last: Body<FromExecutor>): Generator<string> {
+    this.#queuedBytes += bytes.length;
     try {
-      for (
-        let offset = 0, seq = 0;
-        bytes !== undefined && offset < size;
-        offset += channelBounds.chunkBytes, seq += 1
-      ) {
-        const data = bytes.subarray(offset, offset + channelBounds.chunkBytes).toString('base64');
+      for (let seq = 0; seq * channelBounds.chunkBytes < bytes.length; seq += 1) {
+        const start = seq * channelBounds.chunkBytes;
+        const data = bytes.subarray(start, start + channelBounds.chunkBytes).toString('base64');
         yield this.#line({ t: 'data', id, seq, data });
       }
       yield this.#line(last);
     } finally {
-      this.#queuedBytes -= size;
+      this.#queuedBytes -= bytes.length;
     }
   }
 

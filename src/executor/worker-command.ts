@@ -22,6 +22,10 @@ export const workerEnvironment: Readonly<Record<string, string>> = {
   NO_COLOR: '1',
   // The workspace can't be written, so there would be nowhere to put them.
   PYTHONDONTWRITEBYTECODE: '1',
+  // What a test prints must come before the runner's closing summary, not after it when buffers are flushed at exit.
+  PYTHONUNBUFFERED: '1',
+  // A check before this one ran code of the candidate: it must not leave a module that Python loads by itself.
+  PYTHONNOUSERSITE: '1',
 };
 
 /** After the last process is gone its pipes hold at most what they buffered: this is for reading that. */
@@ -248,9 +252,9 @@ function endOf(child: ChildProcess): Promise<ProcessEnd> {
 async function drained(child: ChildProcess | undefined): Promise<void> {
   if (child === undefined) return;
   const streams = [child.stdout, child.stderr].filter((stream) => stream !== null && stream !== undefined);
-  const closed = streams.map((stream) =>
-    stream.closed || stream.destroyed ? undefined : new Promise<void>((done) => stream.once('close', () => done())),
-  );
+  const closed = streams
+    .filter((stream) => !stream.closed && !stream.destroyed)
+    .map((stream) => new Promise<void>((done) => stream.once('close', () => done())));
   await Promise.race([Promise.all(closed), after(drainMs)]);
   for (const stream of streams) stream.destroy();
 }

@@ -1,0 +1,249 @@
+import { WorkspaceReport, type ExecutorFailure, type ExecutorOp, type Policy } from '../../protocol/executor.ts';
+import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
+import { sha256 } from '../../protocol/hash.ts';
+import type { LimitReceipt } from '../../protocol/views.ts';
+import type { AuditChain } from './audit-chain.ts';
+import { ExecutorRefusal, type Answer, type Channel, type RequestOptions, type RequestParameters } from './channel.ts';
+import { judgeCollection, type Gathered } from './collection.ts';
+import {
+  SandboxFault,
+  type ChannelEnd,
+  type Collection,
+  type CommandResult,
+  type FileRead,
+  type PlacedFile,
+  type QuiesceObservation,
+  type Sandbox,
+} from './port.ts';
+
+/** After a command's own deadline the supervisor still sweeps, drains and sends: seconds at most, also under load. */
+const afterDeadlineMs = 60_000;
+
+export interface LiveSandboxParts {
+  readonly name: string;
+  readonly engineId: string;
+  readonly nonce: string;
+  readonly channel: Channel;
+  readonly chain: AuditChain;
+  readonly policy: Policy;
+  readonly baseline: readonly PlacedFile[];
+  readonly limits: readonly LimitReceipt[];
+}
+
+/** A container with its supervisor behind a channel. The policy is checked here first; the supervisor checks it again. */
+export class LiveSandbox implements Sandbox {
+  readonly name: string;
+  readonly engineId: string;
+  readonly limits: readonly LimitReceipt[];
+  readonly ended: Promise<ChannelEnd>;
+  readonly #parts: LiveSandboxParts;
+  readonly #readable: ReadonlySet<string>;
+  readonly #writable: ReadonlySet<string>;
+  readonly #known: ReadonlySet<string>;
+  #quiet: boolean | undefined;
+  /** Commands take turns: the supervisor runs one at a time. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: LiveSandboxParts) {
+    this.#parts = parts;
+    this.name = parts.name;
+    this.engineId = parts.engineId;
+    this.limits = parts.limits;
+    this.ended = parts.channel.ended;
+    this.#writable = new Set<string>(parts.policy.writable);
+    this.#readable = new Set<string>([...parts.policy.readable, ...parts.policy.writable]);
+    this.#known = new Set<string>([...this.#readable, ...parts.baseline.map(({ path }) => path)]);
+  }
+
+  async read(path: RelPath, by: 'agent' | 'person', signal?: AbortSignal): Promise<FileRead> {
+    if (!(by === 'agent' ? this.#readable : this.#known).has(path)) {
+      await this.#denied(`read ${path}`, 'not a readable file');
+    }
+    const { result, bytes } = await this.#ask('read', { path, by }, {}, signal);
+    return { bytes, mode: result.mode, sha256: result.sha256 };
+  }
+
+  async write(
+    path: RelPath,
+    bytes: Uint8Array,
+    expected: Sha256 | null,
+    signal?: AbortSignal,
+  ): Promise<{ readonly sha256: Sha256 }> {
+    if (!this.#writable.has(path)) await this.#denied(`write ${path}`, 'not a writable file');
+    const parameters = { path, expected, size: bytes.length, sha256: sha256(bytes) };
+    const { result } = await this.#ask('write', parameters, { payload: bytes }, signal);
+    if (result.sha256 !== parameters.sha256)
+      throw new SandboxFault('channel', 'other bytes were written than were sent');
+    return { sha256: result.sha256 };
+  }
+
+  async run(commandId: string, signal?: AbortSignal): Promise<CommandResult> {
+    const command = this.#parts.policy.commands.find(({ id }) => id === commandId);
+    if (command === undefined) {
+      await this.#denied(`run ${commandId}`, 'not a declared command');
+      throw new Error('unreachable: a denial throws');
+    }
+    const before = this.#turn;
+    let done: () => void = () => {};
+    this.#turn = new Promise<void>((resolve) => {
+      done = resolve;
+    });
+    try {
+      await before;
+      if (signal?.aborted === true) return neverStarted;
+      return await this.#runNow(commandId, command.timeoutMs, signal);
+    } finally {
+      done();
+    }
+  }
+
+  async deny(request: string, reason: string): Promise<void> {
+    await this.#ask('deny', { request: cut(request, 4096), reason: cut(reason, 1024) });
+  }
+
+  async quiesce(): Promise<QuiesceObservation> {
+    const { result } = await this.#ask('quiesce', {});
+    this.#quiet = result.empty;
+    return result;
+  }
+
+  async manifest(): Promise<readonly FileEntry[]> {
+    return (await this.#report()).files;
+  }
+
+  /** Never throws: what could not be read is said in the result. */
+  async collect(): Promise<Collection> {
+    const files: PlacedFile[] = [];
+    const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
+      via: 'channel',
+      fault: null,
+      quiet: false,
+      report: null,
+      files,
+      auditLog: null,
+      executorHead: null,
+    };
+    try {
+      if (this.#quiet === undefined) await this.quiesce();
+      gathered.quiet = this.#quiet === true;
+      gathered.report = await this.#report();
+      const present = new Set<string>(gathered.report.files.map(({ path }) => path));
+      for (const path of this.#parts.policy.writable.filter((one) => present.has(one))) {
+        const { result, bytes } = await this.#ask('take', { path });
+        files.push({ path, mode: result.mode, bytes });
+      }
+      const { result, bytes } = await this.#ask('audit', {});
+      gathered.auditLog = bytes;
+      gathered.executorHead = result.head;
+    } catch (error) {
+      gathered.fault = SandboxFault.is(error) ? `${error.code}: ${error.message}` : `defect: ${String(error)}`;
+      if (gathered.report === null) gathered.via = 'none';
+    }
+    const { nonce, baseline, policy, chain } = this.#parts;
+    return judgeCollection(gathered, { nonce, baseline, policy, chain });
+  }
+
+  detach(): void {
+    this.#parts.channel.close();
+  }
+
+  async #runNow(commandId: string, timeoutMs: number, signal: AbortSignal | undefined): Promise<CommandResult> {
+    const { channel } = this.#parts;
+    let id: number | undefined;
+    const cancel = () => {
+      if (id !== undefined) channel.cancel(id);
+    };
+    try {
+      const answering = this.#ask(
+        'run',
+        { command: commandId },
+        {
+          deadlineMs: timeoutMs + afterDeadlineMs,
+          onId: (given) => {
+            id = given;
+          },
+        },
+      );
+      // After the request is on its way: a cancellation must come behind it.
+      signal?.addEventListener('abort', cancel, { once: true });
+      const { result, bytes } = await answering;
+      return {
+        // Something of the worker is still alive although it was killed: the bytes can't be relied on.
+        end: result.empty ? result.end : { kind: 'unknown', reason: 'workers-not-ended' },
+        output: bytes,
+        outputCut: result.cut,
+        durationMs: result.durationMs,
+        peakMemory: result.peakMemory,
+      };
+    } finally {
+      signal?.removeEventListener('abort', cancel);
+    }
+  }
+
+  async #report(): Promise<WorkspaceReport> {
+    const { bytes } = await this.#ask('manifest', {});
+    const parsed = WorkspaceReport.safeParse(JSON.parse(bytes.toString('utf8')));
+    if (!parsed.success) throw new SandboxFault('channel', 'the manifest is not in the agreed form');
+    return parsed.data;
+  }
+
+  async #denied(request: string, reason: string): Promise<never> {
+    await this.deny(request, reason);
+    throw new SandboxFault('denied', reason);
+  }
+
+  /** An aborted wait gives up waiting; the answer is still taken for the audit when it comes. */
+  async #ask<O extends ExecutorOp>(
+    op: O,
+    parameters: RequestParameters<O>,
+    options: RequestOptions = {},
+    signal?: AbortSignal,
+  ): Promise<Answer<O>> {
+    if (signal?.aborted === true) throw new SandboxFault('cancelled', 'cancelled before it was sent');
+    const answer = this.#parts.channel.request(op, parameters, options);
+    let onAbort: (() => void) | undefined;
+    const aborted = new Promise<never>((_, reject) => {
+      onAbort = () => reject(new SandboxFault('cancelled', 'cancelled'));
+      signal?.addEventListener('abort', onAbort, { once: true });
+    });
+    try {
+      return await (signal === undefined ? answer : Promise.race([answer, aborted]));
+    } catch (error) {
+      answer.catch(() => {});
+      throw faultOf(error);
+    } finally {
+      if (onAbort !== undefined) signal?.removeEventListener('abort', onAbort);
+    }
+  }
+}
+
+const neverStarted: CommandResult = {
+  end: { kind: 'cancelled' },
+  output: new Uint8Array(),
+  outputCut: false,
+  durationMs: 0,
+  peakMemory: null,
+};
+
+/** Whose fault a refusal is, in the words of the port. */
+export function faultOf(error: unknown): unknown {
+  if (!(error instanceof ExecutorRefusal)) return error;
+  return new SandboxFault(faultCodes[error.code], error.message, { cause: error });
+}
+
+const faultCodes: Readonly<Record<ExecutorFailure, SandboxFault['code']>> = {
+  denied: 'denied',
+  'not-found': 'not-found',
+  conflict: 'conflict',
+  'too-large': 'too-large',
+  'no-space': 'no-space',
+  invalid: 'invalid',
+  phase: 'denied',
+  busy: 'invalid',
+  'audit-full': 'no-space',
+  io: 'channel',
+};
+
+function cut(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
+}

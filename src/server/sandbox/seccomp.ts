@@ -1,0 +1,22 @@
+import * as z from 'zod';
+import { digestOf } from '../../protocol/hash.ts';
+import type { Sha256 } from '../../protocol/primitives.ts';
+import source from './seccomp.json' with { type: 'json' };
+
+/**
+ * The system calls that processes in a sandbox may make: the container engine's default profile (moby's, data under the
+ * Apache License 2.0) for our four capabilities, without io_uring, ptrace, SysV IPC, POSIX queues, keyrings, memfd_secret
+ * and 32-bit calls, and with no socket family but UNIX, IPv4, IPv6 and the routing part of netlink.
+ */
+const Profile = z.looseObject({
+  defaultAction: z.literal('SCMP_ACT_ERRNO'),
+  archMap: z.array(z.looseObject({ architecture: z.string(), subArchitectures: z.array(z.string()).length(0) })),
+  syscalls: z.array(z.looseObject({ names: z.array(z.string()).min(1), action: z.string() })).min(1),
+});
+
+const profile = Profile.parse(source);
+
+/** As Docker takes it: inline JSON after `seccomp=`. */
+export const seccompOption = `seccomp=${JSON.stringify(profile)}`;
+
+export const seccompDigest: Sha256 = digestOf(profile);

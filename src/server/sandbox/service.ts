@@ -1,0 +1,338 @@
+import { randomBytes } from 'node:crypto';
+import { EscrowError } from '../../protocol/errors.ts';
+import { InsideReport, manifestDigest, Policy } from '../../protocol/executor.ts';
+import { digestOf, sha256 } from '../../protocol/hash.ts';
+import { AuditChain } from './audit-chain.ts';
+import { Channel, newChannelKey, type Welcome } from './channel.ts';
+import { declaredMode, judgeCollection } from './collection.ts';
+import { ContainerEngine, engineAddress, EngineFault, type InspectedContainer } from './engine.ts';
+import { readByExec } from './exec-reader.ts';
+import { resolveImage } from './image.ts';
+import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
+import { readBack } from './limits.ts';
+import { faultOf, LiveSandbox } from './live-sandbox.ts';
+import {
+  SandboxFault,
+  type Collection,
+  type ObservedContainer,
+  type ProvisionFact,
+  type Sandbox,
+  type SandboxService,
+  type SandboxServiceOptions,
+  type SandboxSpec,
+} from './port.ts';
+import { preflightOf } from './preflight.ts';
+import { createOptions, profileDigestOf, profileNamed } from './profile.ts';
+import { killAndConfirm, removeAndConfirm } from './stop.ts';
+
+const nonceVariable = 'ESCROW_NONCE';
+/** Placing waits for nobody, but memory is not for a whole workspace in base64 at once. */
+const placedTogether = 32;
+
+/** The container side of the Kernel: one engine, our containers in it, their channels. */
+export function createSandboxService(options: SandboxServiceOptions): SandboxService {
+  const connection = connect(options);
+  const engine = (): ContainerEngine => {
+    if (connection instanceof EngineFault) throw connection;
+    return connection;
+  };
+  /** Secrets of our own attachments, so that this Kernel can attach again under its own epoch. */
+  const keys = new Map<string, string>();
+  /** Chains that this Kernel saw from their start. */
+  const chains = new Map<string, AuditChain>();
+
+  const attach = async (engineId: string, nonce: string, epoch: number, chain: AuditChain) => {
+    const key = keys.get(`${engineId} ${epoch}`) ?? newChannelKey();
+    keys.set(`${engineId} ${epoch}`, key);
+    const stream = await engine().attach(engineId);
+    const { log } = options;
+    return new Channel({ stream, nonce, epoch, key, chain, log: (level, text, data) => log(level, text, data) });
+  };
+  const forget = (engineId: string) => {
+    for (const key of keys.keys()) if (key.startsWith(`${engineId} `)) keys.delete(key);
+    chains.delete(engineId);
+  };
+
+  return {
+    preflight: () => preflightOf(connection, options.now),
+    image: (base) => coded(() => resolveImage(engine(), base, options.executorPath)),
+    profileDigest: (profile) => profileDigestOf(profileNamed(profile)),
+
+    async provision(spec, onFact, signal) {
+      const steps = new Steps(signal);
+      const profile = profileNamed(spec.profile);
+      const policy = policyOf(spec);
+      const nonce = randomBytes(16).toString('hex');
+      try {
+        const { cpus } = await steps.next(engine().info());
+        const engineId = await steps.next(
+          engine().create(
+            createOptions(profile, {
+              name: spec.name,
+              image: spec.image.digest,
+              labels: containerLabels({ ...spec, homeId: options.homeId, instanceId: options.instanceId }),
+              nonce,
+              engineCpus: cpus,
+            }),
+          ),
+        );
+        await onFact({ kind: 'created', engineId });
+        const chain = new AuditChain(nonce, true);
+        const channel = await attach(engineId, nonce, spec.epoch, chain);
+        try {
+          chains.set(engineId, chain);
+          await steps.next(engine().start(engineId));
+          await onFact({ kind: 'started' });
+          const welcome = await steps.next(channel.hello());
+          checkWelcome(welcome, spec, chain);
+          await onFact({ kind: 'attached', nonce });
+          const inspected = await steps.next(engine().inspect(engineId));
+          if (inspected === undefined) throw new SandboxFault('engine', 'the container is gone');
+          checkImage(inspected, spec);
+          const probe = await steps.next(channel.request('probe', {}));
+          const limits = readBack(
+            profile,
+            cpus,
+            InsideReport.parse(JSON.parse(probe.bytes.toString('utf8'))),
+            inspected,
+          );
+          await onFact({ kind: 'limits', limits });
+          const missing = limits.filter(({ inForce }) => !inForce);
+          if (missing.length > 0) {
+            const list = missing.map(
+              ({ name, wanted, inside, outside }) => `${name} (${wanted}: ${inside}, ${outside})`,
+            );
+            throw new SandboxFault('limit-not-in-force', `not in force: ${list.join('; ')}`);
+          }
+          await place(channel, policy, spec, steps, onFact);
+          return new LiveSandbox({
+            name: spec.name,
+            engineId,
+            nonce,
+            channel,
+            chain,
+            policy,
+            baseline: spec.files,
+            limits,
+          });
+        } catch (error) {
+          channel.close();
+          throw error;
+        }
+      } catch (error) {
+        throw sandboxFault(error);
+      }
+    },
+
+    async reattach(spec, engineId, epoch): Promise<Sandbox | null> {
+      try {
+        const found = await engine().inspect(engineId);
+        if (found === undefined || !found.running || found.state !== 'running') return null;
+        if (!isOurs(found.labels, options.homeId)) throw new SandboxFault('engine', `${found.name} is not ours`);
+        const nonce = nonceOf(found);
+        const known = chains.get(found.id);
+        const chain = known ?? new AuditChain(nonce, false);
+        const channel = await attach(found.id, nonce, epoch, chain);
+        try {
+          const welcome = await channel.hello();
+          if (welcome.executor !== spec.image.executorDigest) {
+            throw new SandboxFault('invalid', 'the executor in the container is another one');
+          }
+          if (known === undefined) chain.adopt(welcome.entries, welcome.head);
+          const policy = policyOf(spec);
+          return new LiveSandbox({
+            name: spec.name,
+            engineId: found.id,
+            nonce,
+            channel,
+            chain,
+            policy,
+            baseline: spec.files,
+            limits: [],
+          });
+        } catch (error) {
+          channel.close();
+          throw error;
+        }
+      } catch (error) {
+        throw sandboxFault(error);
+      }
+    },
+
+    async collectByExec(spec, engineId): Promise<Collection> {
+      const nothing = {
+        via: 'none',
+        quiet: false,
+        report: null,
+        files: [],
+        auditLog: null,
+        executorHead: null,
+      } as const;
+      const policy = policyOf(spec);
+      let nonce = '';
+      let gathered;
+      try {
+        const found = await engine().inspect(engineId);
+        if (found === undefined) gathered = { ...nothing, fault: 'the container is gone' };
+        else if (!isOurs(found.labels, options.homeId)) gathered = { ...nothing, fault: 'not ours' };
+        else {
+          nonce = nonceOf(found);
+          gathered = await readByExec(engine(), found.id, policy.writable);
+        }
+      } catch (error) {
+        gathered = { ...nothing, fault: `engine: ${error instanceof Error ? error.message : String(error)}` };
+      }
+      const files = gathered.files.map((file) => ({ ...file, mode: declaredMode(file.path, file.mode, spec.files) }));
+      const chain = chains.get(engineId) ?? new AuditChain(nonce, false);
+      return judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
+    },
+
+    async kill(engineIdOrName) {
+      if (connection instanceof EngineFault) return { kind: 'unconfirmed', reason: connection.message };
+      return killAndConfirm(connection, options.homeId, engineIdOrName);
+    },
+
+    async remove(engineIdOrName) {
+      if (connection instanceof EngineFault) return { kind: 'unknown', reason: connection.message };
+      const seen = await removeAndConfirm(connection, options.homeId, engineIdOrName);
+      if (seen.kind === 'absent') forget(engineIdOrName);
+      return seen;
+    },
+
+    list: () =>
+      coded(async () => {
+        const found = await engine().list([`${labelKeys.product}=${productLabel}`]);
+        return found
+          .filter(({ labels }) => labels[labelKeys.home] !== undefined)
+          .map((container): ObservedContainer => {
+            const { labels } = container;
+            const epoch = labels[labelKeys.epoch];
+            return {
+              name: container.name,
+              engineId: container.id,
+              state: container.state,
+              labels,
+              purpose: purposeOf(labels),
+              owner: labels[labelKeys.owner] ?? null,
+              session: labels[labelKeys.session] ?? null,
+              epoch: epoch === undefined || !/^\d+$/.test(epoch) ? null : Number(epoch),
+              ours: isOurs(labels, options.homeId),
+            };
+          });
+      }),
+  };
+}
+
+function connect(options: SandboxServiceOptions): ContainerEngine | EngineFault {
+  try {
+    return new ContainerEngine(engineAddress(options.engineHost, process.env['DOCKER_HOST'], process.platform));
+  } catch (error) {
+    if (EngineFault.is(error)) return error;
+    throw error;
+  }
+}
+
+/** Gives up between steps once the caller has aborted; a step that has an effect is always awaited. */
+class Steps {
+  readonly #signal: AbortSignal | undefined;
+  constructor(signal: AbortSignal | undefined) {
+    this.#signal = signal;
+  }
+  async next<T>(step: Promise<T>): Promise<T> {
+    const result = await step;
+    if (this.#signal?.aborted === true) throw new SandboxFault('cancelled', 'cancelled while the sandbox was made');
+    return result;
+  }
+}
+
+function policyOf(spec: SandboxSpec): Policy {
+  const policy = Policy.safeParse({
+    readable: spec.readable,
+    writable: spec.writable,
+    scratch: spec.scratch,
+    commands: spec.commands.map(({ id, argv, timeoutS, captureKiB, env }) => ({
+      id,
+      argv,
+      timeoutMs: Math.round(timeoutS * 1000),
+      captureBytes: captureKiB * 1024,
+      env,
+    })),
+  });
+  if (policy.success) return policy.data;
+  throw new SandboxFault('invalid', `the sandbox is not described well: ${policy.error.issues[0]?.message}`);
+}
+
+function checkWelcome(welcome: Welcome, spec: SandboxSpec, chain: AuditChain): void {
+  if (welcome.executor !== spec.image.executorDigest) {
+    throw new SandboxFault('invalid', 'the executor in the image is not the one that this Kernel ships');
+  }
+  if (welcome.entries !== 0 || welcome.head !== chain.head || welcome.phase !== 'new') {
+    throw new SandboxFault('channel', 'somebody has spoken to the supervisor before us');
+  }
+}
+
+function checkImage(inspected: InspectedContainer, spec: SandboxSpec): void {
+  if (inspected.image !== spec.image.digest) throw new SandboxFault('engine', 'the container has another image');
+}
+
+/** Sends the policy and all files and compares what the supervisor has with what was meant. */
+async function place(
+  channel: Channel,
+  policy: Policy,
+  spec: SandboxSpec,
+  steps: Steps,
+  onFact: (fact: ProvisionFact) => Promise<void>,
+): Promise<void> {
+  const json = Buffer.from(JSON.stringify(policy));
+  const opened = await steps.next(
+    channel.request('open', { size: json.length, sha256: sha256(json) }, { payload: json }),
+  );
+  if (opened.result.policy !== digestOf(policy)) throw new SandboxFault('channel', 'another policy is in force');
+  const manifest = [];
+  let waiting: Promise<unknown>[] = [];
+  for (const { path, mode, bytes } of spec.files) {
+    const entry = { path, mode, size: bytes.length, sha256: sha256(bytes) };
+    manifest.push(entry);
+    waiting.push(channel.request('place', entry, { payload: bytes }));
+    if (waiting.length >= placedTogether) {
+      await steps.next(Promise.all(waiting));
+      waiting = [];
+    }
+  }
+  await steps.next(Promise.all(waiting));
+  const { result } = await steps.next(channel.request('seal', {}));
+  if (result.files !== manifest.length || result.manifest !== manifestDigest(manifest)) {
+    throw new SandboxFault('channel', 'other files were placed than were meant');
+  }
+  await onFact({ kind: 'placed', files: result.files, bytes: result.bytes });
+}
+
+function nonceOf(found: InspectedContainer): string {
+  const variable = found.environment.find((text) => text.startsWith(`${nonceVariable}=`));
+  const nonce = variable?.slice(nonceVariable.length + 1) ?? '';
+  if (!/^[0-9a-f]{32}$/.test(nonce)) throw new SandboxFault('invalid', `${found.name} has no nonce of ours`);
+  return nonce;
+}
+
+/** Engine faults in the words of the port; errors of callers (a fact that was not durable) pass as they are. */
+function sandboxFault(error: unknown): unknown {
+  if (EngineFault.is(error)) return new SandboxFault('engine', error.message, { cause: error });
+  return faultOf(error);
+}
+
+/** The two methods that speak in EscrowErrors. */
+async function coded<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!EngineFault.is(error)) throw error;
+    throw new EscrowError(
+      'EngineUnavailable',
+      error.message,
+      error.kind === 'permission'
+        ? 'Let your user use the container engine, then try again.'
+        : 'Start Docker or Podman, then try again; escrow doctor says more.',
+      { kind: error.kind },
+    );
+  }
+}
