@@ -21,7 +21,6 @@ const gitMaxOutput = 64 * 1024 * 1024;
 const safeConfig = [
   '--no-pager',
   '--no-optional-locks',
-  '--literal-pathspecs',
   ...[
     'core.fsmonitor=false',
     `core.hooksPath=${devNull}`,
@@ -153,10 +152,12 @@ function kindOf(mode: string): TrackedFile['kind'] {
 /** Those of the paths that git ignores. Tracked paths are never ignored. Throws EscrowError NotAGitRepository. */
 export async function ignoredFiles(root: string, paths: readonly string[]): Promise<ReadonlySet<string>> {
   if (paths.length === 0) return new Set();
-  const run = await git(root, ['check-ignore', '-z', '--stdin'], paths.map((path) => `${path}\0`).join(''));
+  // `./` in front: a path that starts with a colon would be read as pathspec magic.
+  const run = await git(root, ['check-ignore', '-z', '--stdin'], paths.map((path) => `./${path}\0`).join(''));
   // 1: none of them is ignored.
   if (run.code !== 0 && run.code !== 1) {
     throw noRepository(root, run.stderr.trim(), 'See whether `git status` works in that folder.');
   }
-  return new Set(run.stdout.toString('utf8').split('\0').filter(Boolean));
+  const ignored = run.stdout.toString('utf8').split('\0');
+  return new Set(ignored.filter(Boolean).map((path) => path.replace(/^\.\//, '')));
 }

@@ -168,11 +168,16 @@ export function resolveContract(
     const mend = rule === 'contract' ? '' : ' Write "protected" yourself if that is meant.';
     error('writable-protected', `${shownPath(path)} can't be writable: ${why}.${mend}`, ['writable', n, 'path']);
   });
+  const placeOf = (path: string): JSONPath | undefined => {
+    const n = source.writable.findIndex((entry) => entry.path === path);
+    if (n >= 0) return ['writable', n, 'path'];
+    return (selection.supplemental.get(path) ?? selection.snapshot.get(path))?.at;
+  };
   findCollisions([...paths, ...writable.filter((w) => !w.exists).map((w) => w.path), ...supplemental], (a, b) =>
     error(
       'collision',
       `${shownPath(a)} and ${shownPath(b)} are one file where letter case or Unicode form doesn't count.`,
-      selection.snapshot.get(a)?.at ?? selection.snapshot.get(b)?.at ?? ['writable'],
+      placeOf(a) ?? placeOf(b) ?? ['writable'],
     ),
   );
   checkSize([...paths, ...supplemental], facts, (message) => error('too-large', message, ['snapshot']));
