@@ -146,20 +146,27 @@ function somethingHappens(home: string, signal: AbortSignal): Promise<void> {
   });
 }
 
+/** A home that must be there already: without one there is no Kernel either. */
+async function existingHome(home: string): Promise<string> {
+  try {
+    return await checkHome(home);
+  } catch (error) {
+    throw EscrowError.is(error, 'NotFound') ? noKernel(home) : error;
+  }
+}
+
 /**
  * The running Kernel of a home, or undefined; starts none, and waits only for one that is being replaced. Throws
  * EscrowError HandshakeRefused, VersionMismatch, UnsafePath.
  */
 export async function findKernel(options: FindOptions): Promise<KernelSocket | undefined> {
-  let home: string;
   try {
-    home = await checkHome(options.home);
+    const found = await look({ ...options, home: await existingHome(options.home) }, false);
+    return found.kind === 'connected' ? found.kernel : undefined;
   } catch (error) {
-    if (EscrowError.is(error, 'NotFound')) return undefined;
+    if (EscrowError.is(error, 'NoKernel')) return undefined;
     throw error;
   }
-  const found = await look({ ...options, home }, false);
-  return found.kind === 'connected' ? found.kernel : undefined;
 }
 
 /**
@@ -169,7 +176,7 @@ export async function findKernel(options: FindOptions): Promise<KernelSocket | u
  * VersionMismatch, UnsafePath, and whatever kept the Kernel from starting (RuntimeTooOld, StorageTooNew, …).
  */
 export async function findOrStartKernel(options: FindOrStartOptions): Promise<KernelSocket> {
-  const home = await prepareHome(options.home);
+  const home = options.autostart ? await prepareHome(options.home) : await existingHome(options.home);
   const deadline = AbortSignal.timeout(options.deadlineMs ?? defaultDeadlineMs);
   const signal = options.signal === undefined ? deadline : AbortSignal.any([deadline, options.signal]);
   const find: FindOptions = { ...options, home, signal };

@@ -75,8 +75,10 @@ export class KernelConnection {
   readonly #kernel: KernelSocket;
   readonly #rpc: MessageConnection;
   readonly #progress = new Map<string, (progress: Progress) => void>();
+  readonly #listeners = new Map<Notification, Set<(params: unknown) => void>>();
   #lastToken = 0;
   #over = false;
+  #reason = 'the Kernel ended the connection';
 
   constructor(kernel: KernelSocket) {
     this.#kernel = kernel;
@@ -87,17 +89,16 @@ export class KernelConnection {
     this.#rpc = rpc;
     const { promise, resolve } = Promise.withResolvers<string>();
     this.closed = promise;
-    let reason = 'the Kernel ended the connection';
     const finish = (): void => {
       if (this.#over) return;
       this.#over = true;
       // Rejects what still waits for an answer; without it those promises would hang.
       rpc.dispose();
       kernel.socket.destroy();
-      resolve(reason);
+      resolve(this.#reason);
     };
     rpc.onError(([error]) => {
-      reason = error.message;
+      this.#reason = error.message;
     });
     rpc.onClose(finish);
     rpc.onNotification('$/progress', (params: { token?: unknown; value?: unknown }) => {
@@ -153,7 +154,6 @@ export class KernelConnection {
       all.delete(entry);
     };
   }
-  readonly #listeners = new Map<Notification, Set<(params: unknown) => void>>();
 
   /** Answers a question of the Kernel. Returns the function that ends it. */
   handle<M extends ClientMethod>(
@@ -171,7 +171,7 @@ export class KernelConnection {
   /** Ends the connection; `closed` settles when it has ended. */
   dispose(): void {
     if (this.#over) return;
-    this.#kernel.socket.end();
+    this.#reason = 'this client ended the connection';
     this.#kernel.socket.destroySoon();
   }
 }

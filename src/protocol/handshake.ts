@@ -5,6 +5,7 @@ import { ProtocolRange } from './endpoint.ts';
 import { EscrowError, errorCodes, type ErrorCode } from './errors.ts';
 import { canonicalJson } from './hash.ts';
 import { ClientHello } from './methods.ts';
+import { ClientId } from './primitives.ts';
 import { ConnectionLost, readLine, writeLine } from './socket-lines.ts';
 
 /**
@@ -26,11 +27,15 @@ export const handshakeMs = 5000;
 const Nonce = z.string().regex(/^[0-9a-f]{64}$/);
 const Proof = z.string().regex(/^[0-9a-f]{64}$/);
 
+/** Unknown members of a newer client's hello are dropped, not refused. */
+const Hello = z.object({ ...ClientHello.shape, clientId: ClientId });
+/** What a client says of itself, checked. */
+export type ProvenHello = z.infer<typeof Hello>;
+
 const Opening = z.object({
   nonce: Nonce,
   protocol: ProtocolRange,
-  // Unknown members of a newer client's hello are dropped, not refused.
-  hello: z.object(ClientHello.shape),
+  hello: Hello,
   /** `drain-if-idle`: a newer client asks an older Kernel to go when nothing depends on it; the connection then ends. */
   intent: z.enum(['connect', 'drain-if-idle']).default('connect'),
 });
@@ -175,7 +180,7 @@ export interface KernelHandshake {
 export async function greetClient(
   socket: Socket,
   options: KernelHandshake,
-): Promise<{ readonly hello: ClientHello; readonly protocol: number } | undefined> {
+): Promise<{ readonly hello: ProvenHello; readonly protocol: number } | undefined> {
   const signal = AbortSignal.timeout(options.timeoutMs ?? handshakeMs);
   const refuse = (error: EscrowError): undefined => {
     socket.end(`${JSON.stringify({ refused: error.code, message: error.message, next: error.next })}\n`);

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { writeSync, closeSync } from 'node:fs';
+import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { publishEndpoint, retractEndpoint, writeWhole } from '../protocol/endpoint.ts';
@@ -43,6 +43,8 @@ export interface KernelProcessOptions {
 /** Milliseconds after which a drain that does not come back is given up: more than the Kernel bounds itself to (120 s). */
 const drainMs = 150_000;
 
+const drainSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+
 /** Milliseconds that a handle nobody owns may keep a finished process alive. */
 const lingerMs = 2000;
 
@@ -65,11 +67,17 @@ const exitCodeOf = (error: unknown): number => {
   }
 };
 
+let startReported = false;
+
 /** Tells whoever started this process how it went, on the descriptor it named; once, and never throws. */
 export function reportStart(env: Readonly<Record<string, string | undefined>>, report: StartReport): void {
   const descriptor = Number(env[readyDescriptorVariable]);
-  if (!Number.isInteger(descriptor) || descriptor < 3) return;
+  // Only once: after it is closed, the number may belong to the database.
+  if (startReported || !Number.isInteger(descriptor) || descriptor < 3) return;
+  startReported = true;
   try {
+    const kind = fstatSync(descriptor);
+    if (!kind.isFIFO() && !kind.isSocket()) return;
     writeSync(descriptor, `${JSON.stringify(report)}\n`);
     closeSync(descriptor);
   } catch {
@@ -90,6 +98,20 @@ export function reportFailure(env: Readonly<Record<string, string | undefined>>,
   if (!EscrowError.is(error) && error instanceof Error) process.stderr.write(`${error.stack ?? ''}\n`);
   reportStart(env, { kind: 'failed', message: typed.message, error: typed.toData() });
   return exitCodeOf(error);
+}
+
+/** Node-API version and language level of the Kernel's parts (better-sqlite3 crashes on Node 20: feasibility). */
+const oldestNode = 22;
+
+/** Why this runtime cannot run the Kernel, or undefined. `version` as `process.versions.node` says it. */
+export function runtimeFault(version: string): EscrowError | undefined {
+  if (Number.parseInt(version, 10) >= oldestNode) return undefined;
+  return new EscrowError(
+    'RuntimeTooOld',
+    `The Kernel needs Node ${oldestNode} or newer; this is ${version}.`,
+    'Set escrow.kernel.node to a newer Node.',
+    { have: version, oldest: oldestNode },
+  );
 }
 
 /** Who holds the lock, for the message of a second Kernel. Written by the holder; the lock itself can't be read. */
@@ -123,8 +145,10 @@ export async function runKernelProcess(
   try {
     return await underLock(home, options, createKernel, fileLog);
   } catch (error) {
-    const expected = EscrowError.is(error, 'AnotherKernel');
-    fileLog.log(expected ? 'info' : 'error', 'the Kernel did not start or ended badly', { error });
+    // Without the lock the log belongs to another process, which may be rotating it.
+    if (!EscrowError.is(error, 'AnotherKernel')) {
+      fileLog.log('error', 'the Kernel did not start or ended badly', { error });
+    }
     throw error;
   } finally {
     fileLog.close();
@@ -214,10 +238,11 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
   kernel.onStopRequested(() => startDrain('stop'));
   const onSignal = (signal: NodeJS.Signals): void => {
     log('warn', 'signal', { signal });
+    // Asked twice: the next Kernel settles what this one leaves.
+    if (draining) process.exit(kernelExit.defect);
     startDrain('signal');
   };
-  process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
+  for (const signal of drainSignals) process.on(signal, onSignal);
 
   const listener = createListener({
     kernel,
@@ -248,8 +273,7 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
     idle.dispose();
     await retractEndpoint(home).catch((error: unknown) => log('warn', 'the endpoint file stays', { error }));
     await listener.close();
-    process.off('SIGTERM', onSignal);
-    process.off('SIGINT', onSignal);
+    for (const signal of drainSignals) process.off(signal, onSignal);
     log('info', 'ended', { instanceId });
   }
 }

@@ -1,11 +1,8 @@
 import path from 'node:path';
-import { EscrowError } from '../protocol/errors.ts';
 import { homePath } from '../protocol/home.ts';
-import { reportFailure, runToExit } from './kernel-process.ts';
+import { readyDescriptorVariable } from '../protocol/startup.ts';
+import { reportFailure, runtimeFault, runToExit } from './kernel-process.ts';
 import { createKernel } from './kernel.ts';
-
-/** Node-API version and language level of the Kernel's parts (better-sqlite3 crashes on Node 20). */
-const oldestNode = 22;
 
 /** Bundled, this file lies in the folder of the bundles; from source, they are two folders up. */
 function bundleFolder(entry: string): string {
@@ -14,27 +11,15 @@ function bundleFolder(entry: string): string {
 }
 
 function main(): void {
-  // Needed only to start under VS Code's own runtime; children must not become Node by it.
-  delete process.env['ELECTRON_RUN_AS_NODE'];
-  process.umask(0o077);
   const env = { ...process.env };
-  if (Number.parseInt(process.versions.node, 10) < oldestNode) {
-    process.exit(
-      reportFailure(
-        env,
-        new EscrowError(
-          'RuntimeTooOld',
-          `The Kernel needs Node ${oldestNode} or newer; this is ${process.version}.`,
-          'Set escrow.kernel.node to a newer Node.',
-          { have: process.version, oldest: oldestNode },
-        ),
-      ),
-    );
-  }
-  runToExit(
-    { home: homePath(env), distDir: env['ESCROW_DIST_DIR'] ?? bundleFolder(process.argv[1] ?? ''), env },
-    createKernel,
-  );
+  // What was meant for this process alone: its children must neither become Node by it nor report on our descriptor.
+  delete process.env['ELECTRON_RUN_AS_NODE'];
+  delete process.env[readyDescriptorVariable];
+  process.umask(0o077);
+  const fault = runtimeFault(process.versions.node);
+  if (fault !== undefined) process.exit(reportFailure(env, fault));
+  const distDir = env['ESCROW_DIST_DIR'] ?? bundleFolder(process.argv[1] ?? '');
+  runToExit({ home: homePath(env), distDir, env }, createKernel);
 }
 
 main();

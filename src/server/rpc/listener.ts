@@ -6,7 +6,6 @@ import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
 import { greetClient } from '../../protocol/handshake.ts';
 import { oldestProtocolVersion, protocolVersion } from '../../protocol/methods.ts';
-import { ClientId } from '../../protocol/primitives.ts';
 import type { Logger } from '../log.ts';
 import { serveConnection, type ClientConnection } from './connection.ts';
 import type { DispatchPolicy } from './dispatch.ts';
@@ -47,7 +46,7 @@ export function placeSocket(home: string, env: Readonly<Record<string, string | 
   const run = path.join(home, 'run');
   mkdirSync(run, { recursive: true, mode: 0o700 });
   // The caller holds the lock of the home, so whoever listened here is dead.
-  for (const old of readdirSync(run)) rmSync(path.join(run, old), { force: true });
+  for (const old of readdirSync(run)) rmSync(path.join(run, old), { recursive: true, force: true });
   const usual = path.join(run, `${name}.sock`);
   if (Buffer.byteLength(usual) <= maxSocketPath) return { path: usual, folder: undefined };
   const folder = mkdtempSync(path.join(runtimeFolder(env), 'escrow-'));
@@ -114,16 +113,11 @@ export function createListener(options: ListenerOptions): Listener {
     });
     strangers.delete(socket);
     if (greeted === undefined || socket.destroyed) return;
-    const clientId = ClientId.safeParse(greeted.hello.clientId);
-    if (!clientId.success) {
-      socket.destroy();
-      return;
-    }
     lastConnection += 1;
     const connection = serveConnection({
       socket,
       connection: lastConnection,
-      clientId: clientId.data,
+      clientId: greeted.hello.clientId,
       hello: greeted.hello,
       protocol: greeted.protocol,
       kernel,
@@ -142,7 +136,11 @@ export function createListener(options: ListenerOptions): Listener {
     });
     connections.add(connection);
     clients.push(connection.client);
-    log('info', 'client connected', { client: clientId.data, connection: lastConnection, kind: greeted.hello.kind });
+    log('info', 'client connected', {
+      client: greeted.hello.clientId,
+      connection: lastConnection,
+      kind: greeted.hello.kind,
+    });
     kernel.clientConnected(connection.client);
     options.onClientsChanged();
   };

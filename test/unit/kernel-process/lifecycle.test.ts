@@ -1,4 +1,4 @@
-import { readFile, rm, stat } from 'node:fs/promises';
+import { open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { findKernel, findOrStartKernel } from '../../../src/client/find-kernel.ts';
@@ -6,6 +6,7 @@ import { KernelConnection } from '../../../src/client/kernel-connection.ts';
 import { endpointFile, publishEndpoint, readEndpoint } from '../../../src/protocol/endpoint.ts';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import { processState } from '../../../src/protocol/process-identity.ts';
+import { reportStart, runtimeFault } from '../../../src/server/kernel-process.ts';
 import {
   bareKernelEntry,
   endKernel,
@@ -97,6 +98,48 @@ test('without autostart a missing Kernel is an error, and none is started', asyn
   ).rejects.toMatchObject({ code: 'NoKernel' });
   expect(await findKernel({ home, hello: testHello() })).toBeUndefined();
   expect(await readEndpoint(home)).toBeUndefined();
+  const absent = path.join(home, 'absent');
+  expect(await findKernel({ home: absent, hello: testHello() })).toBeUndefined();
+  await expect(stat(absent)).rejects.toThrow('ENOENT');
+});
+
+test('a caller that gives up while it waits gets its own reason', async () => {
+  const home = await ownHome();
+  const reason = new Error('window closed');
+  const options = { home, hello: testHello(), ...startOptions, signal: AbortSignal.abort(reason) };
+  await expect(findOrStartKernel(options)).rejects.toBe(reason);
+});
+
+test('a Kernel that does not come up in time is an error that says where to look', async () => {
+  const home = await ownHome();
+  const silent = path.join(home, 'silent.mjs');
+  await writeFile(silent, 'setTimeout(() => {}, 2000)');
+  await expect(
+    findOrStartKernel({ home, hello: testHello(), ...startOptions, kernelPath: silent, deadlineMs: 300 }),
+  ).rejects.toMatchObject({ code: 'NoKernel', next: expect.stringContaining('kernel.log') });
+});
+
+test('a program that ends without a word is not started over and over', async () => {
+  const home = await ownHome();
+  const dead = path.join(home, 'dead.mjs');
+  await writeFile(dead, 'process.exit(3)');
+  await expect(
+    findOrStartKernel({ home, hello: testHello(), ...startOptions, kernelPath: dead }),
+  ).rejects.toMatchObject({ code: 'NoKernel', details: { exit: 3 } });
+});
+
+test('a report on the start goes to a pipe only, never into a file that got its number', async () => {
+  const home = await ownHome();
+  const file = path.join(home, 'database');
+  const handle = await open(file, 'w');
+  reportStart({ ESCROW_READY_FD: String(handle.fd) }, { kind: 'ready', instanceId: 'x' });
+  await handle.close();
+  expect(await readFile(file, 'utf8')).toBe('');
+});
+
+test('a runtime that is too old is refused by name', () => {
+  expect(runtimeFault('20.20.2')).toMatchObject({ code: 'RuntimeTooOld', details: { have: '20.20.2' } });
+  expect(runtimeFault('22.0.0')).toBeUndefined();
 });
 
 test('a second Kernel of the same home says who has it and ends with its own code', async () => {
@@ -225,5 +268,6 @@ test('where the home is too deep for a socket, a private folder is used and remo
       () => true,
     ),
   );
-  expect(await readFile(path.join(home, 'kernel.log'), 'utf8')).toContain('ended');
+  const { pid, processStart } = socket.endpoint;
+  await eventually('the process ends', async () => (await processState(pid, processStart)) === 'dead');
 });
