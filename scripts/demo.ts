@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import type { BaselineView, CheckResult, ContractView } from '../src/protocol/contract.ts';
+import { processStart } from '../src/protocol/process-identity.ts';
 import type { IntegrationView, KernelStatus, SessionView } from '../src/protocol/views.ts';
 import { visibleLine } from '../src/cli/visible.ts';
 import { bundle, bundleNames, copyAssets } from './lib/bundle.ts';
@@ -277,21 +278,10 @@ async function demo(folder: string): Promise<Record<string, unknown>> {
     durations['kernelStop'] = stopped.ms;
     expectThat(
       'the Kernel ended',
-      stopped.code === 0 && !(await alive(status.pid)),
+      stopped.code === 0 && (await processStart(status.pid)) === undefined,
       stopped.code === 0 ? `process ${status.pid} is gone` : stopped.stderr.trim(),
     );
   }
-}
-
-async function alive(pid: number): Promise<boolean> {
-  try {
-    process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-  // A zombie, which a container without an init never reaps, is dead all the same.
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return stat === '' || !/\) Z /.test(stat);
 }
 
 // Ctrl-C reaches the command that runs, which settles what it controls; this script then stops the Kernel and cleans up.

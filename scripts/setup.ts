@@ -1,12 +1,14 @@
-// npm run setup [-- --yes] [--workbench]: everything that Escrow needs on this machine.
+// npm run setup [-- --yes] [--base IMAGE] [--workbench]: everything that Escrow needs on this machine.
 import { parseArgs } from 'node:util';
 import { setUp } from './lib/set-up.ts';
 import { createUi, reportFailure } from './lib/ui.ts';
 
-const { values } = parseArgs({ options: { yes: { type: 'boolean' }, workbench: { type: 'boolean' } } });
+const { values } = parseArgs({
+  options: { yes: { type: 'boolean' }, workbench: { type: 'boolean' }, base: { type: 'string' } },
+});
 try {
   const ui = createUi(values.yes === true);
-  await setUp(ui, { engine: true, workbench: values.workbench === true });
+  await setUp(ui, { engine: true, base: values.base, workbench: values.workbench === true });
   ui.log('done');
 } catch (error) {
   reportFailure(error);

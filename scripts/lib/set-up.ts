@@ -1,3 +1,4 @@
+import { ensureBaseImage, ensurePreparedImage } from '../base-image.ts';
 import { ensureWorkbench } from '../setup-workbench.ts';
 import { bundle } from './bundle.ts';
 import { ensureEngine } from './engine.ts';
@@ -6,6 +7,8 @@ import type { Ui } from './ui.ts';
 export interface SetUpParts {
   /** A container engine that answers, the base image and the image with the executor. */
   readonly engine: boolean;
+  /** A base image of one's own, already in the engine; the default base otherwise. */
+  readonly base?: string | undefined;
   /** VS Code's server build and a browser, for the e2e tests. */
   readonly workbench: boolean;
 }
@@ -18,7 +21,9 @@ export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
   ui.log(`node ${process.versions.node}, packages as locked`);
   if (parts.engine) {
     await ensureEngine(ui);
+    // The prepared image is found by the executor's hash, so the executor comes first.
     await bundle('executor', false);
+    await ensurePreparedImage(ui, parts.base ?? (await ensureBaseImage(ui)));
   }
   if (parts.workbench) await ensureWorkbench(ui);
 }

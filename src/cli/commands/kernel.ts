@@ -1,6 +1,8 @@
 import { open } from 'node:fs/promises';
 import { watch } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { EscrowError } from '../../protocol/errors.ts';
+import { processStart, processState } from '../../protocol/process-identity.ts';
 import type { KernelStatus } from '../../protocol/views.ts';
 import { count, given, type Command } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
@@ -86,6 +88,24 @@ const status: Command = {
   },
 };
 
+/** Milliseconds from the end of the connection to that of the process: closing the store and the log. */
+const exitMs = 15_000;
+
+/** Waits until that process is gone; nothing announces it to one who is not its parent. Throws EscrowError. */
+async function untilDead(pid: number, started: string | null): Promise<void> {
+  const deadline = performance.now() + exitMs;
+  while ((await processState(pid, started)) === 'alive') {
+    if (performance.now() > deadline) {
+      throw new EscrowError(
+        'KernelDraining',
+        `the Kernel (process ${pid}) has not ended yet`,
+        'See: escrow kernel log',
+      );
+    }
+    await delay(20);
+  }
+}
+
 const stop: Command = {
   path: ['kernel', 'stop'],
   summary: 'Stop the Kernel.',
@@ -93,7 +113,7 @@ const stop: Command = {
   options: {
     settle: { type: 'boolean', help: 'Settle what runs first. Without it a Kernel with unsettled work refuses.' },
   },
-  details: ['Returns when the connection has ended, which the Kernel does last.'],
+  details: ['Returns when its process is gone.'],
   exits: { 0: 'it stopped, or none was running', 4: 'something is unsettled and --settle was not given' },
   async run(invocation) {
     const { out } = invocation;
@@ -104,6 +124,7 @@ const stop: Command = {
       return exitCodes.ok;
     }
     const { pid } = await link.call('kernel/status', {});
+    const started = (await processStart(pid)) ?? null;
     const { stopping } = await link.call('kernel/stop', { settle: given(invocation, 'settle') });
     if (!stopping) {
       throw new EscrowError(
@@ -113,6 +134,7 @@ const stop: Command = {
       );
     }
     await link.ended;
+    await untilDead(pid, started);
     out.line(`Kernel ${pid} stopped.`);
     out.value({ stopped: true, running: false, pid });
     return exitCodes.ok;
