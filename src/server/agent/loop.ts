@@ -1,9 +1,11 @@
 import { canonicalJson } from '../../protocol/hash.ts';
 import { unreachable } from '../../protocol/primitives.ts';
-import { admit, measure, startAdmission } from '../inference/admission.ts';
+import { admit, measure, renderedBytes, startAdmission } from '../inference/admission.ts';
+import type { Admitted } from '../inference/admission.ts';
 import type { ChatMessage, ChatTurn, ToolCall } from '../inference/port.ts';
 import { InferenceFailure } from '../inference/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
+import { headAndTail } from './command-output.ts';
 import type { AgentDeps, AgentEnd, AgentInput, RunAgent } from './port.ts';
 import { agentTools, firstMessages } from './prompt.ts';
 import { findStuck, stuckLimits } from './stuck.ts';
@@ -30,6 +32,10 @@ const warningLimits = {
   alternation: stuckLimits.alternation - 1,
 };
 const circlingText = 'You did this before with the same result. Do something else.';
+
+/** Share of the room left in the context that one answer may take, and what it gets at least (rendered bytes). */
+const answerShare = 0.7;
+const leastAnswer = 1500;
 
 /** Why the run's own signal ended: a person (or a settlement), or the contract's time. */
 const wallReached = Symbol('wall');
@@ -226,7 +232,8 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         finished = read.call.message;
         continue;
       }
-      const outcome = await doCall(call, read, toolbox, note, signal, asText);
+      const room = roomFor(admit(admission, messages, agentTools));
+      const outcome = await doCall(call, read, toolbox, note, signal, asText, room);
       steps.push({
         action: signature(call),
         observation: withoutTimes(outcome.text),
@@ -259,6 +266,7 @@ async function doCall(
   ) => Promise<void>,
   signal: AbortSignal,
   asText: boolean,
+  room: number,
 ): Promise<ToolOutcome & { readonly failed: boolean }> {
   const marked = asText ? ' (printed as text)' : '';
   if (!read.ok) {
@@ -276,10 +284,27 @@ async function doCall(
   }
   if (valid.tool === 'finish') throw new Error('finish is not done here');
   await note('tool', `${titleOf(valid)}${marked}`, textOf(valid));
-  const outcome = await toolbox.act(valid, signal);
+  const full = await toolbox.act(valid, signal);
+  const outcome = { ...full, text: fitted(full.text, room) };
   await note(outcome.denied === null ? 'result' : 'denied', titleOf(valid), outcome.text, outcome.ok);
   // A check that fails is news, not an error: it may be run again after each edit.
   return { ...outcome, failed: valid.tool === 'file_editor' || outcome.denied !== null };
+}
+
+/**
+ * Rendered bytes that one answer may have. The bound counts each byte of it as a token until the next receipt, so a long
+ * answer could end the attempt at a context that it would have fitted; it gets a share of what is left instead.
+ */
+function roomFor(next: Admitted): number {
+  return Math.max(leastAnswer, Math.floor((next.limitTokens - next.boundTokens) * answerShare));
+}
+
+/** The text within its room: head and tail, and a word on how to see the rest. */
+function fitted(text: string, room: number): string {
+  const rendered = renderedBytes(text);
+  if (rendered <= room) return text;
+  const bytes = Buffer.byteLength(text, 'utf8');
+  return `${headAndTail(text, Math.floor((bytes * room) / rendered))}\n[cut to fit the context; view a part of a file with view_range]`;
 }
 
 function answerCall(messages: ChatMessage[], call: ToolCall, text: string, asText: boolean): void {

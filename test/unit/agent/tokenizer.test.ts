@@ -1,0 +1,95 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { quoteArgv, tokenize } from '../../../src/server/agent/tokenizer.ts';
+
+describe('plain words', () => {
+  test.each([
+    ['python3 -m unittest tests.test_usage', ['python3', '-m', 'unittest', 'tests.test_usage']],
+    ['  node\t--test   test/a.test.js \n', ['node', '--test', 'test/a.test.js']],
+    [`run 'two words' "and two" three\\ four`, ['run', 'two words', 'and two', 'three four']],
+    [`x 'a'"b"c ''`, ['x', 'abc', '']],
+    ['x "a\\"b\\\\c\\d"', ['x', 'a"b\\c\\d']],
+    [`x '$HOME;*' "|&<>"`, ['x', '$HOME;*', '|&<>']],
+    ['x --name=value a=b', ['x', '--name=value', 'a=b']],
+    [`x a#b 'c~' d~`, ['x', 'a#b', 'c~', 'd~']],
+    [`'A=b' c`, ['A=b', 'c']],
+    ['pytest tests/größe.py', ['pytest', 'tests/größe.py']],
+  ])('%s', (line, argv) => {
+    expect(tokenize(line)).toEqual({ ok: true, argv });
+  });
+});
+
+describe('what only a shell understands is refused', () => {
+  test.each([
+    ['a; b', 'chaining'],
+    ['a && b', 'chaining'],
+    ['a || b', 'chaining'],
+    ['a | b', 'chaining'],
+    ['a &', 'chaining'],
+    ['a\nb', 'chaining'],
+    ['a\r\nb', 'chaining'],
+    ['a \\\nb', 'chaining'],
+    ['a "x\\\ny"', 'chaining'],
+    ['a > b', 'redirection'],
+    ['a 2>&1', 'redirection'],
+    ['a < b', 'redirection'],
+    ['a <<EOF', 'redirection'],
+    ['a <(b)', 'redirection'],
+    ['a $(b)', 'substitution'],
+    ['a `b`', 'substitution'],
+    ['a $B', 'substitution'],
+    ['a "$B"', 'substitution'],
+    ['a "`b`"', 'substitution'],
+    ['a ${B}', 'substitution'],
+    ["a $'b'", 'substitution'],
+    ['a *.py', 'glob'],
+    ['a ?', 'glob'],
+    ['a [ab]', 'glob'],
+    ['a ~/b', 'expansion'],
+    ['~ b', 'expansion'],
+    ['a {b,c}', 'expansion'],
+    ['! a', 'expansion'],
+    ['(a)', 'grouping'],
+    ['a # b', 'comment'],
+    ['A=b c', 'assignment'],
+    ['A= c', 'assignment'],
+    ['_x1+=b c', 'assignment'],
+    ["A='b c' d", 'assignment'],
+    ["a 'b", 'unfinished'],
+    ['a "b', 'unfinished'],
+    ['a \\', 'unfinished'],
+    ['a \u0000b', 'control'],
+    ["a 'b\u0000'", 'control'],
+    ['a \u001b[0m', 'control'],
+    ['', 'empty'],
+    [' \n ', 'empty'],
+    ['x'.repeat(70_000), 'too_long'],
+  ])('%j is %s', (line, code) => {
+    const result = tokenize(line);
+    expect(result.ok ? result.argv : result.code).toBe(code);
+  });
+});
+
+test('every argv that a contract can declare comes back from its own quoting', () => {
+  const word = fc.oneof(
+    fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }),
+    fc.constantFrom('', '$x', 'a b', "it's", '"', '\\', '*', 'A=b', '~', '#', 'new\nline', '-x=y', '`', '&&'),
+  );
+  fc.assert(
+    fc.property(
+      fc.array(word, { minLength: 1, maxLength: 6 }).filter((argv) => argv.every((w) => !w.includes('\0'))),
+      (argv) => {
+        expect(tokenize(quoteArgv(argv))).toEqual({ ok: true, argv });
+      },
+    ),
+  );
+});
+
+test('any line ends in words or in a named refusal; unquoted metacharacters never in words', () => {
+  fc.assert(
+    fc.property(fc.string({ maxLength: 60 }), (line) => {
+      const result = tokenize(line);
+      if (result.ok && !/['"\\]/.test(line)) expect(result.argv.join('')).not.toMatch(/[;&|<>$`*?[\]{}!()]/);
+    }),
+  );
+});
