@@ -130,6 +130,7 @@ export function judgeBaseline(
   run: RunFacts,
 ): Pick<BaselineView, 'result' | 'problems'> {
   const incomplete: string[] = runProblems(run);
+  for (const path of run.changed ?? []) incomplete.push(`files-changed: ${path}`);
   const wrong: string[] = [];
   for (const check of declared) {
     if (check.kind !== 'acceptance') continue;
