@@ -16,8 +16,12 @@ const defaultDeadlineMs = 30_000;
 /** Milliseconds a local socket may take to connect. */
 const connectMs = 3000;
 
-/** Looks this often when no event tells (a folder watch may be missing on some file systems). */
+/**
+ * Looks this often when no event tells (a folder watch may be missing on some file systems), and less and less often
+ * while another process keeps the lock without an endpoint: each look then costs a process.
+ */
 const lookAgainMs = 200;
+const longestRestMs = 2000;
 
 /** A Kernel that says that it listens and then cannot be found again is not started more often than this. */
 const maxStarts = 3;
@@ -82,7 +86,9 @@ async function greet(
 ): Promise<{ readonly socket: Socket; readonly welcome: Welcome; readonly draining: boolean }> {
   const socket = await openSocket(endpoint, options.signal);
   try {
-    const greeted = await greetKernel(socket, { token: endpoint.token, protocol: ours, hello: options.hello, intent });
+    const { token } = endpoint;
+    const { hello, signal } = options;
+    const greeted = await greetKernel(socket, { token, protocol: ours, hello, intent, signal });
     return { socket, ...greeted };
   } catch (error) {
     socket.destroy();
@@ -117,14 +123,15 @@ async function look(options: FindOptions, mayReplace: boolean): Promise<Found> {
     if (EscrowError.is(error)) throw error;
     // The file of a dead Kernel counts as none. It stays: only the holder of the lock removes it.
     const state = await processState(endpoint.pid, endpoint.processStart);
-    return state === 'dead'
-      ? { kind: 'absent' }
-      : { kind: 'going', why: `process ${endpoint.pid} has the endpoint but does not accept connections` };
+    // Where the platform can't tell, a start does no harm: the lock decides.
+    return state === 'alive'
+      ? { kind: 'going', why: `process ${endpoint.pid} has the endpoint but does not answer` }
+      : { kind: 'absent' };
   }
 }
 
 /** Resolves when the state folder changes, after a while, or at the end of the wait. */
-function somethingHappens(home: string, signal: AbortSignal): Promise<void> {
+function somethingHappens(home: string, restMs: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       clearTimeout(timer);
@@ -132,7 +139,7 @@ function somethingHappens(home: string, signal: AbortSignal): Promise<void> {
       signal.removeEventListener('abort', done);
       resolve();
     };
-    const timer = setTimeout(done, lookAgainMs);
+    const timer = setTimeout(done, restMs);
     signal.addEventListener('abort', done, { once: true });
     let watcher: ReturnType<typeof watch> | undefined;
     try {
@@ -182,6 +189,7 @@ export async function findOrStartKernel(options: FindOrStartOptions): Promise<Ke
   const find: FindOptions = { ...options, home, signal };
   let waitingFor = 'the Kernel';
   let starts = 0;
+  let restMs = lookAgainMs;
   for (;;) {
     let found: Found;
     try {
@@ -194,6 +202,7 @@ export async function findOrStartKernel(options: FindOrStartOptions): Promise<Ke
         if (outcome.kind === 'ready' && ++starts <= maxStarts) continue;
         if (outcome.kind === 'ready') throw diesAtOnce(home);
         waitingFor = 'the Kernel that has the lock of the state folder';
+        restMs = Math.min(restMs * 1.5, longestRestMs);
       } else {
         if (!options.autostart) throw noKernel(home);
         waitingFor = found.why;
@@ -203,7 +212,7 @@ export async function findOrStartKernel(options: FindOrStartOptions): Promise<Ke
       if (EscrowError.is(error)) throw error;
       if (!signal.aborted) throw error;
     }
-    if (!signal.aborted) await somethingHappens(home, signal);
+    if (!signal.aborted) await somethingHappens(home, restMs, signal);
     if (signal.aborted) {
       options.signal?.throwIfAborted();
       throw new EscrowError(

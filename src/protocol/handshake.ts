@@ -116,6 +116,8 @@ export interface ClientHandshake {
   readonly hello: ClientHello;
   readonly intent?: 'connect' | 'drain-if-idle';
   readonly timeoutMs?: number;
+  /** Gives up earlier. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -128,7 +130,8 @@ export async function greetKernel(
   socket: Socket,
   options: ClientHandshake,
 ): Promise<{ readonly welcome: Welcome; readonly draining: boolean }> {
-  const signal = AbortSignal.timeout(options.timeoutMs ?? handshakeMs);
+  const timeout = AbortSignal.timeout(options.timeoutMs ?? handshakeMs);
+  const signal = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
   const intent = options.intent ?? 'connect';
   const opening = {
     nonce: randomBytes(32).toString('hex'),

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 /** Bytes of one line of the handshake, without its end. */
 export const maxLineBytes = 4096;
 
-/** The connection ended or failed before the line was whole: says nothing about who was on the other side. */
+/** No whole line came: the connection ended, failed or was silent. Says nothing about who was on the other side. */
 export class ConnectionLost extends Error {
   override readonly name = 'ConnectionLost';
 }
@@ -51,8 +51,7 @@ export function readLine(socket: Socket, signal: AbortSignal): Promise<string> {
     };
     const onEnd = (): void => finish(() => reject(new ConnectionLost('the other side ended the connection')));
     const onError = (error: Error): void => finish(() => reject(new ConnectionLost(error.message, { cause: error })));
-    const onAbort = (): void =>
-      finish(() => reject(signal.reason instanceof Error ? signal.reason : new Error('aborted')));
+    const onAbort = (): void => finish(() => reject(new ConnectionLost('the other side did not answer in time')));
     if (signal.aborted) {
       onAbort();
       return;

@@ -91,6 +91,21 @@ test('a stale endpoint whose pid now belongs to another process counts as none',
   found.socket.destroy();
 });
 
+test('a Kernel that is stuck is waited for, never replaced and never taken for a stranger', async () => {
+  const { home, pid, kernel } = await start();
+  process.kill(pid, 'SIGSTOP');
+  try {
+    await expect(
+      findOrStartKernel({ home, hello: testHello(), ...startOptions, deadlineMs: 700 }),
+    ).rejects.toMatchObject({ code: 'NoKernel' });
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+  const later = await findOrStartKernel({ home, hello: testHello(), ...startOptions });
+  expect(later.welcome.instanceId).toBe(kernel.welcome.instanceId);
+  later.socket.destroy();
+});
+
 test('without autostart a missing Kernel is an error, and none is started', async () => {
   const home = await ownHome();
   await expect(
