@@ -65,10 +65,19 @@ function options(name: BundleName, production: boolean, folder: string): BuildOp
   return { ...shared, ...each[name] };
 }
 
-/** Writes one bundle into a folder. Throws esbuild's BuildFailure. */
-export async function bundle(name: BundleName, production: boolean, folder: string = dist): Promise<void> {
-  await build(options(name, production, folder));
+/** Writes one bundle into a folder. Returns the packages that went into it. Throws esbuild's BuildFailure. */
+export async function bundle(
+  name: BundleName,
+  production: boolean,
+  folder: string = dist,
+): Promise<ReadonlySet<string>> {
+  const { metafile } = await build({ ...options(name, production, folder), metafile: true });
   if (name === 'cli') await chmod(path.join(folder, 'cli.cjs'), 0o755);
+  const packages = Object.keys(metafile.inputs).flatMap((input) => {
+    const within = /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[0];
+    return within === undefined ? [] : [within.slice(0, -1)];
+  });
+  return new Set(packages);
 }
 
 /**
