@@ -147,9 +147,13 @@ export function createListener(options: ListenerOptions): Listener {
 
   const server: Server = createServer((socket) => {
     socket.on('error', (error) => log('debug', 'socket error', { error: error.message }));
+    // Whoever has been silent for longest makes room: a crowd that says nothing must not keep a client out.
     if (strangers.size >= maxStrangers) {
-      socket.destroy();
-      return;
+      const [oldest] = strangers;
+      if (oldest !== undefined) {
+        strangers.delete(oldest);
+        oldest.destroy();
+      }
     }
     strangers.add(socket);
     socket.once('close', () => strangers.delete(socket));

@@ -1,4 +1,6 @@
 import { open, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { connect as connectTo } from 'node:net';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { findKernel, findOrStartKernel } from '../../../src/client/find-kernel.ts';
@@ -166,6 +168,25 @@ test('a second Kernel of the same home says who has it and ends with its own cod
   });
   expect(second.status).toBe(75);
   expect(second.stderr).toContain(`pid ${pid}`);
+});
+
+test('a crowd of strangers that says nothing, or garbage, keeps no client out', async () => {
+  const { home, connect, kernel } = await start();
+  const { path: socketPath } = (await readEndpoint(home))!;
+  const strangers = Array.from({ length: 150 }, (_, i) => {
+    const socket = connectTo(socketPath);
+    socket.on('error', () => undefined);
+    if (i % 3 === 0) socket.write('garbage\n');
+    return socket;
+  });
+  try {
+    await Promise.all(strangers.map((socket) => once(socket, 'connect')));
+    const late = await connect();
+    await late.call('kernel/status', {});
+    await kernel.call('kernel/status', {});
+  } finally {
+    for (const socket of strangers) socket.destroy();
+  }
 });
 
 test('kernel/stop answers, drains, removes the endpoint and ends', async () => {
