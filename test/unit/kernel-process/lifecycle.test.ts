@@ -173,7 +173,7 @@ test('a second Kernel of the same home says who has it and ends with its own cod
 test('a crowd of strangers that says nothing, or garbage, keeps no client out', async () => {
   const { home, connect, kernel } = await start();
   const { path: socketPath } = (await readEndpoint(home))!;
-  const strangers = Array.from({ length: 150 }, (_, i) => {
+  const strangers = Array.from({ length: 100 }, (_, i) => {
     const socket = connectTo(socketPath);
     socket.on('error', () => undefined);
     if (i % 3 === 0) socket.write('garbage\n');
