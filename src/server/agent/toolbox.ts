@@ -60,7 +60,10 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     try {
       return await sandbox.read(path, 'agent', signal);
     } catch (error) {
-      if (SandboxFault.is(error, 'not-found')) return answer(`${shownPath(path)} does not exist.`, false);
+      if (SandboxFault.is(error, 'not-found')) {
+        const create = contract.writable.some((w) => w.path === path) ? ' It may be created with create.' : '';
+        return answer(`${shownPath(path)} does not exist.${create}`, false);
+      }
       throw error;
     }
   };

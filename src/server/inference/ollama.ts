@@ -111,7 +111,7 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
     new EscrowError(
       'InferenceUnavailable',
       `The inference engine at ${host.origin} does not answer (${error instanceof Error ? error.message : String(error)}).`,
-      rehearsal ? 'Restart the Kernel.' : 'Start Ollama, or set the host under "escrow.inference.host".',
+      rehearsal ? 'Restart the Kernel.' : 'Start Ollama, or set the host under "escrow.inference.ollamaHost".',
       { host: host.origin },
     );
 
