@@ -1,3 +1,4 @@
+import type { FrozenContract } from '../../protocol/contract.ts';
 import { canonicalJson } from '../../protocol/hash.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import { admit, measure, renderedBytes, startAdmission } from '../inference/admission.ts';
@@ -7,6 +8,8 @@ import { InferenceFailure } from '../inference/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
 import { headAndTail } from './command-output.ts';
 import type { AgentDeps, AgentEnd, AgentInput, RunAgent } from './port.ts';
+import { visibleChecks } from './policy.ts';
+import { quoteArgv } from './tokenizer.ts';
 import { agentTools, firstMessages } from './prompt.ts';
 import { findStuck, stuckLimits } from './stuck.ts';
 import type { Step } from './stuck.ts';
@@ -219,10 +222,10 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         continue;
       }
       if (read.ok && read.call.tool === 'finish') {
-        const missing = toolbox.unproven();
-        if (toolbox.edited() && missing.length > 0 && !finishAsked && n < budget) {
+        const objection = finishAsked || n === budget ? null : objectionTo(toolbox, contract);
+        if (objection !== null) {
           finishAsked = true;
-          const text = `Not finished yet: since your last edit these checks have not passed: ${missing.join('; ')}. Run them first, or call finish again if you are sure.`;
+          const text = `Not finished yet: ${objection} Call finish again if you are sure.`;
           await note('hint', 'finish_before_checks', text);
           answerCall(messages, call, text, asText);
           steps.push({ action: 'finish', observation: text, error: true });
@@ -312,6 +315,21 @@ function answerCall(messages: ChatMessage[], call: ToolCall, text: string, asTex
   else messages.push({ role: 'tool', toolName: call.name, toolCallId: call.id, content: text });
 }
 
+/**
+ * What speaks against a finish now, or null. Asked back once: most wrong ends of small models are a check not run, or
+ * nothing done at all, where the baseline has shown that a check fails on the unchanged files.
+ */
+function objectionTo(toolbox: Toolbox, contract: FrozenContract): string | null {
+  const missing = toolbox.unproven();
+  if (missing.length === 0) return null;
+  if (toolbox.edited())
+    return `since your last edit these checks have not passed: ${missing.join('; ')}. Run them first.`;
+  const fails = visibleChecks(contract).find((check) => check.baseline === 'fail');
+  return fails === undefined
+    ? null
+    : `nothing was changed, and \`${quoteArgv(fails.argv)}\` fails on the unchanged files.`;
+}
+
 function titleOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>): string {
   return call.tool === 'terminal'
     ? `terminal ${call.command.slice(0, 120)}`
@@ -339,7 +357,7 @@ function textOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>):
 
 /** Durations differ between equal runs; they are no progress. */
 function withoutTimes(text: string): string {
-  return text.replaceAll(/\d+(?:\.\d+)? ?(?:ms|s|seconds)?\b/g, (number) => (/[a-z.]/.test(number) ? '#' : number));
+  return text.replaceAll(/\d+(?:\.\d+)? ?(?:ms|s|seconds)\b|\bduration_ms \d+(?:\.\d+)?/g, '#');
 }
 
 function signature(call: ToolCall): string {

@@ -96,6 +96,8 @@ export async function streamChat(http: HttpClient, body: Uint8Array, options: St
 
     const reader = new LineReader({
       ...defaultStreamLimits,
+      // Some 150 bytes a line as a rule; 512 leaves room for long names and ids.
+      totalBytes: 2_097_152 + options.numPredict * 512,
       // One line a token is the usual; some engines split further. Beyond this it is a drip, not an answer.
       lines: options.numPredict * 4 + 4096,
     });

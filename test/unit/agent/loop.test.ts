@@ -66,7 +66,7 @@ describe('from task to candidate', () => {
     const order: string[] = [];
     const sandbox = box();
     await play([turn.view(file), turn.run(unit), turn.finish()], {
-      contract: task(),
+      contract: task({ requests: 3 }),
       sandbox,
       onFact: async (fact) => {
         await new Promise((resolve) => setImmediate(resolve));
@@ -275,6 +275,14 @@ describe('help for small models', () => {
     });
     expect(run.activity).toContain('hint: finish_before_checks');
     expect(run.end).toEqual({ kind: 'finished', message: 'b' });
+  });
+
+  test('finish without any change is asked back once where a check is known to fail', async () => {
+    const run = await play([turn.finish('nothing to do'), turn.finish('sure')], { contract: task(), sandbox: box() });
+    expect(run.requests[1]?.messages.at(-1)?.content).toContain(`\`${unit}\` fails on the unchanged files`);
+    expect(run.end).toEqual({ kind: 'finished', message: 'sure' });
+    const last = await play([turn.finish('at once')], { contract: task({ requests: 1 }), sandbox: box() });
+    expect(last.end).toEqual({ kind: 'finished', message: 'at once' });
   });
 
   test('the last request is kept for finish once all checks have passed: nothing else is done in it', async () => {
