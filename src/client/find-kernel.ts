@@ -191,6 +191,7 @@ export async function findOrStartKernel(options: FindOrStartOptions): Promise<Ke
   let starts = 0;
   let restMs = lookAgainMs;
   for (;;) {
+    options.signal?.throwIfAborted();
     let found: Found;
     try {
       found = await look(find, options.autostart);

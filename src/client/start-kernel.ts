@@ -71,6 +71,8 @@ function outcomeOf(report: string, exit: number | null, pid: number, home: strin
  * not say anything until `signal` aborts.
  */
 export async function startKernel(options: StartOptions, signal: AbortSignal): Promise<StartOutcome> {
+  // Nothing is started for a caller that has given up: nobody would know of it.
+  signal.throwIfAborted();
   const output = openOutput(options.home);
   try {
     const child = spawn(options.nodePath, [options.kernelPath], {

@@ -15,6 +15,8 @@ export function homePath(env: Readonly<Record<string, string | undefined>> = pro
 const unsafe = (reason: string, folder: string, message: string, next: string): EscrowError =>
   new EscrowError('UnsafePath', message, next, { reason, path: folder });
 
+const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
+
 /** File systems whose locks or shared memory SQLite cannot rely on, as Linux names them in mountinfo. */
 const remoteTypes =
   /^(nfs\d?|cifs|smb\w*|smbfs|9p|afs|ceph|lustre|gfs2?|ocfs2|glusterfs|virtiofs|vboxsf|prl_fs|ncpfs|davfs|coda|beegfs|fuse\.(?!portal|snapfuse).*)$/;
@@ -89,15 +91,35 @@ async function refuseOpenParents(folder: string): Promise<void> {
 }
 
 /**
+ * Makes a folder and those above it, mode 0700. By hand, because Node's recursive mkdir never returns where the kernel
+ * answers ENOENT below a folder that exists (as /proc does).
+ */
+async function makeFolders(folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { mode: 0o700 });
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === 'EEXIST') return;
+    const parent = path.dirname(folder);
+    if (code !== 'ENOENT' || parent === folder || (await lstat(parent).catch(() => undefined)) !== undefined)
+      throw error;
+    await makeFolders(parent);
+    await mkdir(folder, { mode: 0o700 }).catch((again: unknown) => {
+      if (codeOf(again) !== 'EEXIST') throw again;
+    });
+  }
+}
+
+/**
  * Makes the state folder when it is absent (mode 0700) and checks it: a real folder, ours, closed to others, on a
  * local disk. Returns its path with the links above it resolved. Throws EscrowError UnsafePath, StorageUnwritable.
  */
 export async function prepareHome(folder: string): Promise<string> {
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolders(folder);
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-    if (code === 'EEXIST' || code === 'ENOTDIR') {
+    const code = codeOf(error);
+    if (code === 'ENOTDIR') {
       throw unsafe('not-a-folder', folder, `${folder} is not a folder.`, 'Set ESCROW_HOME to a folder.');
     }
     throw new EscrowError(

@@ -78,8 +78,11 @@ export function reportStart(env: Readonly<Record<string, string | undefined>>, r
   try {
     const kind = fstatSync(descriptor);
     if (!kind.isFIFO() && !kind.isSocket()) return;
-    writeSync(descriptor, `${JSON.stringify(report)}\n`);
-    closeSync(descriptor);
+    try {
+      writeSync(descriptor, `${JSON.stringify(report)}\n`);
+    } finally {
+      closeSync(descriptor);
+    }
   } catch {
     // Whoever started us is gone, which is their right.
   }

@@ -33,6 +33,17 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
+/** True when the folder is new. */
+async function makeFolder(folder: string): Promise<boolean> {
+  try {
+    await mkdir(folder, { mode: 0o700 });
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
+    throw error;
+  }
+}
+
 const allowanceSpent = (owner: string, used: number, wanted: number, allowance: number): EscrowError =>
   new EscrowError(
     'StorageFull',
@@ -97,10 +108,10 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
       handle = undefined;
       const target = fileOf(hash);
       const parent = path.dirname(target);
-      const made = await mkdir(parent, { recursive: true, mode: 0o700 });
+      const made = await makeFolder(parent);
       await rename(temporary, target);
       await syncFolder(parent);
-      if (made !== undefined) await syncFolder(folder);
+      if (made) await syncFolder(folder);
     } catch (error) {
       await handle?.close().catch(() => undefined);
       await rm(temporary, { force: true }).catch(() => undefined);

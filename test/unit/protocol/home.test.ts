@@ -69,6 +69,22 @@ describe('the state folder', () => {
   );
 });
 
+test.skipIf(process.platform !== 'linux')(
+  'a place where no folder can be made is an answer, not an endless wait',
+  async () => {
+    await expect(prepareHome('/proc/escrow')).rejects.toMatchObject({
+      code: 'StorageUnwritable',
+      details: { cause: 'ENOENT' },
+    });
+    await expect(prepareHome('/proc/escrow/deeper')).rejects.toMatchObject({ code: 'StorageUnwritable' });
+  },
+);
+
+test('many makers of one folder at once all succeed', async () => {
+  const home = path.join(folder, 'x', 'y', 'z');
+  expect(await Promise.all(Array.from({ length: 8 }, () => prepareHome(home)))).toEqual(Array(8).fill(home));
+});
+
 test('cloud folders are known by name only as a whole', () => {
   expect(cloudFolder('/home/me/dropbox-tools/x', {})).toBeUndefined();
   expect(cloudFolder('/home/me/Dropbox (Work)/x', {})).toBe('Dropbox (Work)');
