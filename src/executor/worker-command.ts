@@ -6,6 +6,7 @@ import type { CommandEnd } from '../protocol/contract.ts';
 import { insidePaths, workerId } from '../protocol/executor.ts';
 import { oomKills, peakMemory } from './cgroup.ts';
 import { sweepWorkers } from './process-table.ts';
+import { clearWritableAreas } from './writable-areas.ts';
 
 /** Root's own folders only: nothing that the worker can write to is on it (adversarial 50). */
 export const workerPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
@@ -104,10 +105,13 @@ export function runWorker(command: WorkerCommand): RunningCommand {
     const durationMs = performance.now() - started;
     const swept = await sweepWorkers();
     await drained(child);
+    const clean = swept.empty && cleared();
     const oomAfter = oomKills();
     const oom = oomBefore !== null && oomAfter !== null && oomAfter > oomBefore;
     return {
-      end: commandEnd(end, stopped, capture.overflown, oom, command),
+      end: clean
+        ? commandEnd(end, stopped, capture.overflown, oom, command)
+        : { kind: 'unknown', reason: swept.empty ? 'leftovers-not-removed' : 'workers-not-ended' },
       output: capture.bytes(),
       cut: capture.overflown,
       durationMs,
@@ -120,6 +124,15 @@ export function runWorker(command: WorkerCommand): RunningCommand {
     result: Promise.race([launched.ended, gaveUp]).then(finish),
     stop: (why) => endAll({ kind: why }),
   };
+}
+
+function cleared(): boolean {
+  try {
+    clearWritableAreas();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 type ProcessEnd =

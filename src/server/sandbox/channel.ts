@@ -13,7 +13,7 @@ import {
   type ExecutorOp,
   type ExecutorRequest,
   type ExecutorResult,
-  type ToExecutor,
+  ToExecutor,
 } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import { unreachable } from '../../protocol/primitives.ts';
@@ -154,8 +154,14 @@ export class Channel {
     if (this.#end !== undefined) throw this.#gone();
     const id = this.#nextId;
     this.#nextId += 1;
-    onId?.(id);
     const request = { ...this.#envelope(), t: op, id, ...parameters } as unknown as ExecutorRequest;
+    // A frame that the supervisor would not take would never be answered.
+    const sendable = ToExecutor.safeParse(request);
+    if (!sendable.success) {
+      const issue = sendable.error.issues[0];
+      throw new SandboxFault('invalid', `${op}: ${issue?.path.join('.')}: ${issue?.message}`);
+    }
+    onId?.(id);
     const answered = new Promise<{ bytes: Buffer; result: Record<string, unknown> }>((resolve, reject) => {
       this.#pending.set(id, {
         request,

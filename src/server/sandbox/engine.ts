@@ -59,7 +59,7 @@ export function engineAddress(
     throw new EngineFault('unsupported', `${text} is no address of a container engine`);
   }
   if (url.protocol === 'unix:') return { kind: 'socket', path: decodeURIComponent(url.pathname) };
-  if (url.protocol === 'npipe:') return { kind: 'socket', path: text.slice('npipe:'.length) };
+  if (url.protocol === 'npipe:') return { kind: 'socket', path: text.slice('npipe://'.length) };
   if ((url.protocol === 'tcp:' || url.protocol === 'http:') && url.port !== '') {
     const loopback = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname);
     if (setting === null && !loopback) {
@@ -102,6 +102,8 @@ export interface InspectedContainer {
   readonly exitCode: number | null;
   readonly oomKilled: boolean;
   readonly finishedAt: string | null;
+  /** Milliseconds since the Unix epoch, by the engine's clock. */
+  readonly createdAt: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly environment: readonly string[];
   readonly image: string;
@@ -216,6 +218,7 @@ export class ContainerEngine {
       oomKilled: state.OOMKilled,
       // Engines write the year 1 for "not yet".
       finishedAt: state.FinishedAt.startsWith('0001-') ? null : state.FinishedAt,
+      createdAt: Date.parse(found.Created),
       labels: config.Labels ?? {},
       environment: config.Env ?? [],
       image: found.Image,

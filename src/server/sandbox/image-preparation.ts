@@ -3,14 +3,19 @@ import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { extract, pack, type ExtractEvents, type Header as FoundHeader, type Pack } from 'tar-stream';
 import { EscrowError } from '../../protocol/errors.ts';
 import { insidePaths, workerId } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import type { ContainerEngine } from './engine.ts';
+import { EngineFault, type ContainerEngine, type ImageFacts } from './engine.ts';
 import { launcherProgram, launcherScript, syscallProbeProgram } from './inside-programs.ts';
 import { imageLayout, labelKeys, productLabel } from './labels.ts';
+
+/** Preparing takes about 15 s; on a machine under load a few times that. */
+const patienceMs = 300_000;
+const abandonedMs = 120_000;
 
 /** One entry of an archive that is read. */
 type Source = ExtractEvents['entry'][1];
@@ -65,50 +70,71 @@ export async function prepareImage(engine: ContainerEngine, input: PreparationIn
   const executorDigest = sha256(executor);
   const nodeDigest = await fileIdentity(input.nodePath, input.nodeVersion);
 
-  const known = await engine.images([
+  const wanted = { base: base.Id, node: nodeDigest, executor: executorDigest };
+  const result = { baseDigest: base.Id, executorDigest };
+  const there = await findPrepared(engine, wanted);
+  if (there !== undefined) return { ...result, ...there, made: false };
+
+  // Two windows or test runs may want the same image at once: one makes it, the other finds it afterwards.
+  return withFileContainer(engine, base.Id, preparationName(base.Id), async (baseFiles) => {
+    const made = await findPrepared(engine, wanted);
+    if (made !== undefined) return { ...result, ...made, made: false };
+    const labels = {
+      [labelKeys.product]: productLabel,
+      [labelKeys.layout]: imageLayout,
+      [labelKeys.base]: base.Id,
+      [labelKeys.node]: nodeDigest,
+    };
+    let flat = (await imagesOf(engine, wanted)).find(({ labels: has }) => has[labelKeys.image] === 'flat')?.id;
+    if (flat === undefined) {
+      input.log(`flattening ${input.base} (${Math.round(base.Size / 1e6)} MB) and adding Node ${input.nodeVersion}`);
+      flat = await flatten(engine, baseFiles, base.Architecture, input, { ...labels, [labelKeys.image]: 'flat' });
+    }
+    input.log('adding the executor');
+    const tag = `${base.Id.replace('sha256:', '').slice(0, 12)}-${executorDigest.slice(0, 12)}`;
+    const digest = await withFileContainer(engine, flat, undefined, async (id) => {
+      const layer = pack();
+      const name = insidePaths.executor.slice(1);
+      // Only as fast as the engine reads: the two go together.
+      const written = addBytes(layer, { name, mode: 0o644, ...rootOwned }, executor).then(() => layer.finalize());
+      await Promise.all([written, engine.putFiles(id, Readable.from(layer), '/')]);
+      return engine.commit(id, preparedRepository, tag, {
+        ...labels,
+        [labelKeys.image]: 'prepared',
+        [labelKeys.executor]: executorDigest,
+      });
+    });
+    return { ...result, reference: `${preparedRepository}:${tag}`, digest, made: true };
+  });
+}
+
+interface Wanted {
+  readonly base: string;
+  readonly node: string;
+  readonly executor: Sha256;
+}
+
+async function imagesOf(engine: ContainerEngine, wanted: Wanted): Promise<readonly ImageFacts[]> {
+  return engine.images([
     `${labelKeys.product}=${productLabel}`,
     `${labelKeys.layout}=${imageLayout}`,
-    `${labelKeys.base}=${base.Id}`,
+    `${labelKeys.base}=${wanted.base}`,
+    `${labelKeys.node}=${wanted.node}`,
   ]);
-  const prepared = known.find(
-    ({ labels }) =>
-      labels[labelKeys.image] === 'prepared' &&
-      labels[labelKeys.executor] === executorDigest &&
-      labels[labelKeys.node] === nodeDigest,
-  );
-  const result = { baseDigest: base.Id, executorDigest };
-  if (prepared !== undefined) {
-    return { ...result, reference: prepared.tags[0] ?? prepared.id, digest: prepared.id, made: false };
-  }
+}
 
-  const labels = {
-    [labelKeys.product]: productLabel,
-    [labelKeys.layout]: imageLayout,
-    [labelKeys.base]: base.Id,
-    [labelKeys.node]: nodeDigest,
-  };
-  let flat = known.find(
-    ({ labels: found }) => found[labelKeys.image] === 'flat' && found[labelKeys.node] === nodeDigest,
-  )?.id;
-  if (flat === undefined) {
-    input.log(`flattening ${input.base} (${Math.round(base.Size / 1e6)} MB) and adding Node ${input.nodeVersion}`);
-    flat = await flatten(engine, base.Id, base.Architecture, input, { ...labels, [labelKeys.image]: 'flat' });
-  }
-  input.log('adding the executor');
-  const tag = `${base.Id.replace('sha256:', '').slice(0, 12)}-${executorDigest.slice(0, 12)}`;
-  const digest = await withFileContainer(engine, flat, async (id) => {
-    const layer = pack();
-    const name = insidePaths.executor.slice(1);
-    // Only as fast as the engine reads: the two go together.
-    const written = addBytes(layer, { name, mode: 0o644, ...rootOwned }, executor).then(() => layer.finalize());
-    await Promise.all([written, engine.putFiles(id, Readable.from(layer), '/')]);
-    return engine.commit(id, preparedRepository, tag, {
-      ...labels,
-      [labelKeys.image]: 'prepared',
-      [labelKeys.executor]: executorDigest,
-    });
-  });
-  return { ...result, reference: `${preparedRepository}:${tag}`, digest, made: true };
+async function findPrepared(
+  engine: ContainerEngine,
+  wanted: Wanted,
+): Promise<{ readonly reference: string; readonly digest: string } | undefined> {
+  const found = (await imagesOf(engine, wanted)).find(
+    ({ labels }) => labels[labelKeys.image] === 'prepared' && labels[labelKeys.executor] === wanted.executor,
+  );
+  return found === undefined ? undefined : { reference: found.tags[0] ?? found.id, digest: found.id };
+}
+
+function preparationName(baseId: string): string {
+  return `escrow-preparation-${baseId.replace('sha256:', '').slice(0, 12)}`;
 }
 
 /** A Node is told by its version and size: hashing 127 MB at each start would cost more than it shows. */
@@ -116,19 +142,36 @@ async function fileIdentity(path: string, version: string): Promise<string> {
   return `${version}-${(await stat(path)).size}`;
 }
 
-/** A container that is never started: a handle on an image's files. */
+/**
+ * A container that is never started: a handle on an image's files. With a name it is a lock as well; one whose holder
+ * died is taken away after a while.
+ */
 async function withFileContainer<T>(
   engine: ContainerEngine,
   image: string,
+  name: string | undefined,
   use: (id: string) => Promise<T>,
 ): Promise<T> {
-  const id = await engine.create({
-    Image: image,
-    Cmd: ['/nonexistent'],
-    Labels: { [labelKeys.product]: productLabel, [labelKeys.image]: 'preparation' },
-    NetworkDisabled: true,
-    HostConfig: { NetworkMode: 'none' },
-  });
+  const deadline = performance.now() + patienceMs;
+  let id: string | undefined;
+  while (id === undefined) {
+    try {
+      id = await engine.create({
+        ...(name === undefined ? {} : { name }),
+        Image: image,
+        Cmd: ['/nonexistent'],
+        Labels: { [labelKeys.product]: productLabel, [labelKeys.image]: 'preparation' },
+        NetworkDisabled: true,
+        HostConfig: { NetworkMode: 'none' },
+      });
+    } catch (error) {
+      if (name === undefined || !EngineFault.is(error, 'conflict') || performance.now() > deadline) throw error;
+      const holder = await engine.inspect(name);
+      const abandoned = holder !== undefined && Date.now() - holder.createdAt > abandonedMs;
+      if (abandoned && holder.labels[labelKeys.image] === 'preparation') await engine.remove(holder.id);
+      else await delay(200);
+    }
+  }
   try {
     return await use(id);
   } finally {
@@ -138,26 +181,24 @@ async function withFileContainer<T>(
 
 async function flatten(
   engine: ContainerEngine,
-  base: string,
+  baseFiles: string,
   architecture: string,
   input: PreparationInput,
   labels: Readonly<Record<string, string>>,
 ): Promise<string> {
-  return withFileContainer(engine, base, async (id) => {
-    const files = await engine.exportFiles(id);
-    const flat = pack();
-    const importing = engine.importFiles(Readable.from(flat), labels);
-    try {
-      await copyBase(files, flat);
-      await addOurs(flat, architecture, input);
-      flat.finalize();
-    } catch (error) {
-      flat.destroy(error as Error);
-      await importing.catch(() => {});
-      throw error;
-    }
-    return importing;
-  });
+  const files = await engine.exportFiles(baseFiles);
+  const flat = pack();
+  const importing = engine.importFiles(Readable.from(flat), labels);
+  try {
+    await copyBase(files, flat);
+    await addOurs(flat, architecture, input);
+    flat.finalize();
+  } catch (error) {
+    flat.destroy(error as Error);
+    await importing.catch(() => {});
+    throw error;
+  }
+  return importing;
 }
 
 const rootOwned = { uid: 0, gid: 0, uname: '', gname: '' } as const;

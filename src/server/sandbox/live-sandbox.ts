@@ -1,4 +1,10 @@
-import { WorkspaceReport, type ExecutorFailure, type ExecutorOp, type Policy } from '../../protocol/executor.ts';
+import {
+  channelBounds,
+  WorkspaceReport,
+  type ExecutorFailure,
+  type ExecutorOp,
+  type Policy,
+} from '../../protocol/executor.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { LimitReceipt } from '../../protocol/views.ts';
@@ -70,6 +76,7 @@ export class LiveSandbox implements Sandbox {
     signal?: AbortSignal,
   ): Promise<{ readonly sha256: Sha256 }> {
     if (!this.#writable.has(path)) await this.#denied(`write ${path}`, 'not a writable file');
+    if (bytes.length > channelBounds.fileBytes) throw new SandboxFault('too-large', tooLarge(path, bytes.length));
     const parameters = { path, expected, size: bytes.length, sha256: sha256(bytes) };
     const { result } = await this.#ask('write', parameters, { payload: bytes }, signal);
     if (result.sha256 !== parameters.sha256)
@@ -243,6 +250,10 @@ const faultCodes: Readonly<Record<ExecutorFailure, SandboxFault['code']>> = {
   'audit-full': 'no-space',
   io: 'channel',
 };
+
+export function tooLarge(path: string, size: number): string {
+  return `${path} has ${size} bytes; at most ${channelBounds.fileBytes} can be placed or written`;
+}
 
 function cut(text: string, length: number): string {
   return text.length <= length ? text : `${text.slice(0, length - 1)}…`;

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { EscrowError } from '../../protocol/errors.ts';
-import { InsideReport, manifestDigest, Policy } from '../../protocol/executor.ts';
+import { channelBounds, InsideReport, manifestDigest, Policy } from '../../protocol/executor.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
@@ -10,7 +10,7 @@ import { readByExec } from './exec-reader.ts';
 import { resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
 import { readBack } from './limits.ts';
-import { faultOf, LiveSandbox } from './live-sandbox.ts';
+import { faultOf, LiveSandbox, tooLarge } from './live-sandbox.ts';
 import {
   SandboxFault,
   type Collection,
@@ -291,6 +291,7 @@ async function place(
   const manifest = [];
   let waiting: Promise<unknown>[] = [];
   for (const { path, mode, bytes } of spec.files) {
+    if (bytes.length > channelBounds.fileBytes) throw new SandboxFault('too-large', tooLarge(path, bytes.length));
     const entry = { path, mode, size: bytes.length, sha256: sha256(bytes) };
     manifest.push(entry);
     waiting.push(channel.request('place', entry, { payload: bytes }));
