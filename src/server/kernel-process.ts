@@ -239,10 +239,12 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
   });
   kernel.onIdleChanged(idle.check);
   kernel.onStopRequested(() => startDrain('stop'));
+  let signalled = false;
   const onSignal = (signal: NodeJS.Signals): void => {
     log('warn', 'signal', { signal });
-    // Asked twice: the next Kernel settles what this one leaves.
-    if (draining) process.exit(kernelExit.defect);
+    // Signalled twice: the next Kernel settles what this one leaves.
+    if (signalled) process.exit(kernelExit.defect);
+    signalled = true;
     startDrain('signal');
   };
   for (const signal of drainSignals) process.on(signal, onSignal);
