@@ -75,6 +75,7 @@ export function runWorker(command: WorkerCommand): RunningCommand {
   const capture = new Capture(command.captureBytes);
   let stopped: Stop | undefined;
   let exited = false;
+  let stopping: Promise<unknown> | undefined;
   let giveUp: (end: ProcessEnd) => void = () => {};
   const gaveUp = new Promise<ProcessEnd>((resolve) => {
     giveUp = resolve;
@@ -84,7 +85,7 @@ export function runWorker(command: WorkerCommand): RunningCommand {
     if (stopped !== undefined || exited) return;
     stopped = why;
     // The leader's exit is what the result waits for; the sweep after it looks until nothing is left.
-    void sweepWorkers();
+    stopping = sweepWorkers();
     setTimeout(() => giveUp({ kind: 'unknown', reason: 'not-ended' }), goneMs).unref();
   };
   const deadline = setTimeout(() => endAll({ kind: 'timeout' }), command.timeoutMs);
@@ -103,6 +104,8 @@ export function runWorker(command: WorkerCommand): RunningCommand {
     exited = true;
     clearTimeout(deadline);
     const durationMs = performance.now() - started;
+    // A sweep that still went on would end the next command.
+    await stopping;
     const swept = await sweepWorkers();
     await drained(child);
     const clean = swept.empty && cleared();

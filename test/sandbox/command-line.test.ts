@@ -3,7 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { escrow, type CliResult } from '../../scripts/lib/cli.ts';
 import { containersWithLabel, engineAddress } from '../../scripts/lib/engine-http.ts';
 import { dist } from '../../scripts/lib/root.ts';
@@ -11,6 +11,7 @@ import type { KernelStatus, SessionView } from '../../src/protocol/views.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
 import { turns, writeScript } from '../fixtures/journey.ts';
 import { endKernel, makeHome } from '../fixtures/kernel.ts';
+import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
 const contract = 'utc-timestamp.contract.jsonc';
 
@@ -25,6 +26,7 @@ describe('the command line', () => {
   const cli = (...args: readonly string[]): Promise<CliResult> => escrow(args, { cwd: repo.root, home });
   const usage = (): Promise<string> => readFile(path.join(repo.root, 'src', 'usage.py'), 'utf8');
 
+  beforeAll(ensureSandboxImage);
   beforeEach(async () => {
     home = await makeHome();
     repo = await exampleRepo();
