@@ -2,7 +2,9 @@
 import { spawn } from 'node:child_process';
 import { access, lstat, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { ensureDebianPackages, isDebian } from './lib/debian.ts';
 import { root } from './lib/root.ts';
+import { SetupError } from './lib/ui.ts';
 
 /** Where the workbench's own package.json, lock and node_modules lie. */
 export const workbenchFolder = path.join(root, 'test', 'e2e', 'workbench');
@@ -88,17 +90,10 @@ async function ensureChromium({ log, confirm }: EnsureWorkbench): Promise<void> 
     log(`workbench: browser is ${found}`);
     return;
   }
-  if (!(await exists('/usr/bin/apt-get'))) {
-    throw new Error('no Chromium found: install Chromium or Google Chrome, or name one in ESCROW_CHROMIUM');
+  if (!(await isDebian())) {
+    throw new SetupError('no Chromium found', 'Install Chromium or Google Chrome, or name one in ESCROW_CHROMIUM.');
   }
-  if (!(await confirm('Install the package "chromium" with apt-get (for the e2e tests)?'))) {
-    throw new Error('the e2e tests need Chromium: install it, or name one in ESCROW_CHROMIUM');
-  }
-  const sudo = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
-  const apt = [...sudo, 'apt-get', '-qq', '-y', '--no-install-recommends', 'install', 'chromium', 'fonts-dejavu-core'];
-  const [program = 'apt-get', ...args] = apt;
-  log('workbench: installing chromium with apt-get');
-  await run(program, args, root, log);
+  await ensureDebianPackages(['chromium', 'fonts-dejavu-core'], 'the browser of the e2e tests', { log, confirm });
 }
 
 /**
