@@ -185,7 +185,9 @@ describe('what is not ours', () => {
       expect(seen?.ours).toBe(false);
       expect(await bench.service.kill(sandbox.engineId)).toMatchObject({ kind: 'unconfirmed' });
       expect(await bench.service.remove(sandbox.engineId)).toMatchObject({ kind: 'present' });
-      await expect(bench.service.reattach(bench.spec(), sandbox.engineId, 2)).rejects.toMatchObject({ code: 'engine' });
+      await expect(bench.service.reattach(bench.spec(), sandbox.engineId, 2, sandbox.witness)).rejects.toMatchObject({
+        code: 'engine',
+      });
       expect(await sandbox.quiesce()).toMatchObject({ empty: true });
     } finally {
       await other.dispose();
