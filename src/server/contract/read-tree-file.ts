@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { lstat, open } from 'node:fs/promises';
-import { join } from 'node:path';
+import { FolderFault, inFolder, splitPath } from '../tree-folder.ts';
 
 /** Why a file of the working tree can't be taken. */
 export type TreeFileFault =
@@ -28,26 +28,8 @@ function errno(error: unknown): string {
 
 /** Looks at a path without opening it: each parent must be a real folder, the leaf a regular file. Never throws. */
 export async function statTreeFile(root: string, path: string): Promise<TreeEntry> {
-  const segments = path.split('/');
-  for (let n = 1; n < segments.length; n += 1) {
-    const at = segments.slice(0, n).join('/');
-    try {
-      const stat = await lstat(join(root, at));
-      if (stat.isSymbolicLink()) return { ok: false, fault: 'parent-link', at };
-      if (!stat.isDirectory()) return { ok: false, fault: 'parent-file', at };
-    } catch (error) {
-      return { ok: false, fault: errno(error) === 'EACCES' ? 'unreadable' : 'missing', at };
-    }
-  }
-  try {
-    const stat = await lstat(join(root, path));
-    if (stat.isSymbolicLink()) return { ok: false, fault: 'link', at: path };
-    if (stat.isDirectory()) return { ok: false, fault: 'folder', at: path };
-    if (!stat.isFile()) return { ok: false, fault: 'not-regular', at: path };
-    return { ok: true, size: stat.size, executable: (stat.mode & 0o111) !== 0 };
-  } catch (error) {
-    return { ok: false, fault: errno(error) === 'EACCES' ? 'unreadable' : 'missing', at: path };
-  }
+  const { folder, name } = splitPath(path);
+  return guarded(path, () => inFolder(root, folder, (at) => statLeaf(`${at}/${name}`, path)));
 }
 
 /**
@@ -55,23 +37,44 @@ export async function statTreeFile(root: string, path: string): Promise<TreeEntr
  * acts, and a file that changes while it is read is told (once tried again). Never throws.
  */
 export async function readTreeFile(root: string, path: string, limit: number): Promise<TreeFile> {
-  const first = await readOnce(root, path, limit);
-  return first.ok || first.fault !== 'changing' ? first : readOnce(root, path, limit);
+  const { folder, name } = splitPath(path);
+  const once = (): Promise<TreeFile> =>
+    guarded(path, () => inFolder(root, folder, (at) => readLeaf(`${at}/${name}`, path, limit)));
+  const first = await once();
+  return first.ok || first.fault !== 'changing' ? first : once();
 }
 
-async function readOnce(root: string, path: string, limit: number): Promise<TreeFile> {
-  const entry = await statTreeFile(root, path);
+type Refused = { readonly ok: false; readonly fault: TreeFileFault; readonly at: string };
+
+async function guarded<T>(path: string, act: () => Promise<T>): Promise<T | Refused> {
+  try {
+    return await act();
+  } catch (error) {
+    if (error instanceof FolderFault) return { ok: false, fault: error.fault, at: error.at };
+    return { ok: false, fault: errno(error) === 'ENOENT' ? 'missing' : 'unreadable', at: path };
+  }
+}
+
+async function statLeaf(leaf: string, path: string): Promise<TreeEntry> {
+  const stat = await lstat(leaf);
+  if (stat.isSymbolicLink()) return { ok: false, fault: 'link', at: path };
+  if (stat.isDirectory()) return { ok: false, fault: 'folder', at: path };
+  if (!stat.isFile()) return { ok: false, fault: 'not-regular', at: path };
+  return { ok: true, size: stat.size, executable: (stat.mode & 0o111) !== 0 };
+}
+
+async function readLeaf(leaf: string, path: string, limit: number): Promise<TreeFile> {
+  const entry = await statLeaf(leaf, path);
   if (!entry.ok) return entry;
   if (entry.size > limit) return { ok: false, fault: 'too-large', at: path };
   // O_NONBLOCK: between the look and the open the file could have become a pipe. Both flags are absent on Windows.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   let file;
   try {
-    file = await open(join(root, path), flags);
+    file = await open(leaf, flags);
   } catch (error) {
-    const code = errno(error);
-    const fault = code === 'ENOENT' ? 'missing' : code === 'ELOOP' ? 'link' : 'unreadable';
-    return { ok: false, fault, at: path };
+    if (errno(error) === 'ELOOP') return { ok: false, fault: 'link', at: path };
+    throw error;
   }
   try {
     const before = await file.stat({ bigint: true });
@@ -81,25 +84,19 @@ async function readOnce(root: string, path: string, limit: number): Promise<Tree
     let length = 0;
     for (;;) {
       const { bytesRead } = await file.read(bytes, length, bytes.byteLength - length, length);
-      if (bytesRead === 0) break;
       length += bytesRead;
-      if (length === bytes.byteLength) break;
+      if (bytesRead === 0 || length === bytes.byteLength) break;
     }
     const after = await file.stat({ bigint: true });
-    const name = await lstat(join(root, path), { bigint: true });
+    const named = await lstat(leaf, { bigint: true });
     const same =
       after.size === before.size &&
       after.mtimeNs === before.mtimeNs &&
       BigInt(length) === after.size &&
-      name.ino === after.ino &&
-      name.dev === after.dev;
+      named.ino === after.ino &&
+      named.dev === after.dev;
     if (!same) return { ok: false, fault: length > limit ? 'too-large' : 'changing', at: path };
-    // The parents are looked at again: one that was swapped for a link in between has another inode behind the name.
-    const again = await statTreeFile(root, path);
-    if (!again.ok) return again;
     return { ok: true, bytes: bytes.subarray(0, length), executable: (Number(after.mode) & 0o111) !== 0 };
-  } catch (error) {
-    return { ok: false, fault: errno(error) === 'ENOENT' ? 'missing' : 'unreadable', at: path };
   } finally {
     await file.close();
   }

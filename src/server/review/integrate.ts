@@ -5,6 +5,7 @@ import { parseRelPath } from '../../protocol/paths.ts';
 import type { FileEntry, IntegrationId, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { hostToolPath } from '../../protocol/sensitive-paths.ts';
 import type { CandidateFile } from '../../protocol/views.ts';
+import { FolderFault } from '../tree-folder.ts';
 import { isExecutable } from './candidate.ts';
 import type { FileChange, FileState, Journal, JournalStore } from './integration-journal.ts';
 import type { Seen, TreeFiles } from './tree-files.ts';
@@ -77,9 +78,14 @@ export async function applyChanges(request: IntegrateRequest): Promise<Applied> 
     // Looked at once more: preparing takes time, and people save files.
     await compare(tree, changes);
   } catch (error) {
-    await discard(tree, journal);
-    await journals.remove(id);
-    throw EscrowError.is(error) ? error : unwritable(tree.root, error);
+    try {
+      await discard(tree, journal);
+      await journals.remove(id);
+    } catch (again) {
+      // The journal stays: the next start removes what is left of it.
+      throw typed(tree.root, again);
+    }
+    throw typed(tree.root, error);
   }
   const applying: Journal = { ...journal, phase: 'applying' };
   await journals.write(applying);
@@ -280,6 +286,11 @@ function baseChanged(paths: readonly RelPath[]): EscrowError {
   );
 }
 
+function typed(root: string, error: unknown): EscrowError {
+  if (EscrowError.is(error)) return error;
+  return error instanceof FolderFault ? unsafePath([error.message]) : unwritable(root, error);
+}
+
 function unwritable(root: string, error: unknown): EscrowError {
   const code = (error as NodeJS.ErrnoException).code ?? 'unknown error';
   const full = code === 'ENOSPC' || code === 'EDQUOT';
@@ -360,8 +371,7 @@ async function carryOut(tree: TreeFiles, journal: Journal): Promise<EscrowError 
     }
     return wrong.length > 0 ? baseChanged(wrong) : null;
   } catch (error) {
-    if (EscrowError.is(error)) return error;
-    return unwritable(tree.root, error);
+    return typed(tree.root, error);
   }
 }
 

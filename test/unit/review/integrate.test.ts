@@ -238,6 +238,28 @@ describe('integration into a working tree', () => {
       });
       expect(await tree()).toEqual({ a: '1', b: 'saved meanwhile' });
     });
+    it('when a folder is swapped for a link out of the tree right before it is written to', async () => {
+      await put('src/a', '1');
+      const outside = await mkdtemp(path.join(os.tmpdir(), 'escrow-outside-'));
+      try {
+        const real = await openTreeFiles(root);
+        const swapped: TreeFiles = {
+          ...real,
+          async writeNew(file, bytes, like) {
+            await rename(path.join(root, 'src'), path.join(root, 'moved'));
+            await symlink(outside, path.join(root, 'src'));
+            await real.writeNew(file, bytes, like);
+          },
+        };
+        await expect(apply([change('src/a', '1', '2')], { tree: swapped })).rejects.toMatchObject({
+          code: 'UnsafePath',
+        });
+        expect(await readdir(outside)).toEqual([]);
+        expect(await tree()).toEqual({ 'moved/': 'folder', 'moved/a': '1', src: 'link' });
+      } finally {
+        await rm(outside, { recursive: true });
+      }
+    });
     it('when the disk is full', async () => {
       await put('a', '1');
       const real = await openTreeFiles(root);
