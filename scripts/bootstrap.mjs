@@ -43,7 +43,7 @@ if (problem !== null) {
   process.stderr.write(`setup: packages: ${problem}; installing them from package-lock.json with npm ci\n`);
   // npm's own talk goes to stderr: stdout belongs to the script (its last line may be JSON).
   // A shell on Windows only: npm is a .cmd file there.
-  const npm = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], {
+  const npm = spawnSync('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], {
     cwd: root,
     stdio: ['ignore', 2, 2],
     shell: process.platform === 'win32',
