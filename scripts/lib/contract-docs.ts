@@ -1,0 +1,72 @@
+// docs/contracts.md: the field help of the editor, with what has to be said around it.
+import { fieldHelp } from '../../src/server/contract/field-help.ts';
+
+const before = `# Contracts
+
+A contract is a file \`NAME.contract.jsonc\` in a git repository: JSON with comments and trailing commas. It states one small change: what to do, which files may change, and which commands decide. \`title\`, \`instruction\`, \`writable\` and \`acceptance\` are enough; everything else has a default that freezing spells out. Paths are relative to the repository's root.
+
+\`\`\`jsonc
+{
+  "title": "UTC for timezone-free timestamps",
+  "instruction": "Interpret timezone-free timestamps as UTC. Keep everything else as it is.",
+  "writable": ["src/usage.py"],
+  "acceptance": [
+    { "id": "utc", "argv": ["python3", "-m", "unittest", "-v", "tests.test_timestamp"], "baseline": "fail" },
+    { "id": "rest", "argv": ["python3", "-m", "unittest", "-v", "tests.test_usage"], "baseline": "pass" },
+  ],
+  "supplemental": [
+    { "path": "acceptance/outside.py", "argv": ["python3", "acceptance/outside.py"] },
+  ],
+}
+\`\`\`
+
+The editor completes fields, choices and tracked paths, explains each field on hover, and marks what freezing would refuse. An unknown key is an error. \`media/contract.schema.json\` is the same schema for other editors.
+
+## Freezing
+
+Freezing copies the bytes of the working tree (not of the last commit) and takes a digest over them and every choice. Editing the file later makes a new contract; the old one stays. The digest names no machine: the same files and the same contract have the same one everywhere. Of a file's mode only the executable bit counts.
+
+Refused by name, or left out with a warning when only a glob or the default found it:
+
+- what git ignores, git's own folder, other repositories inside this one, symbolic links and what lies behind them, pipes, sockets, devices;
+- names that are not the same file on Linux, macOS and Windows, or hold characters that draw nothing or turn the text around;
+- files named like a secret (\`.env\`, \`id_rsa\`, \`*.pem\`, …) or that begin as a private key does;
+- more than 56 MiB, counted in pages of 4 KiB, or more than 10,000 files.
+
+Never writable, at any depth: what tools on your machine act upon by themselves (\`.vscode\`, \`.idea\`, \`.devcontainer\`, \`.mcp.json\`, \`.gitattributes\`, hooks, settings and instructions of agents). Integration refuses them once more.
+
+Git is asked with hooks, fsmonitor, filters, helpers and lazy fetching off, and with an environment of its own: nothing of the tree runs on the host.
+
+## Baseline
+
+Before any attempt the acceptance runs on the untouched files in the real sandbox. What is declared \`fail\` must fail there, what is declared \`pass\` must pass. A check that ran out of time, memory or output, was killed, could not be found or started, or left with exit 0 but without the runner's closing summary has shown nothing: it never counts as the declared failure.
+
+## Verification
+
+In a fresh sandbox: the snapshot, the candidate's files over it, the protected files put back, the supplemental files beside them, all owned by root. Passed means that every check ran to its end within its limits, exited with 0, and that every file was read back unchanged afterwards. For runners that are known the closing summary must be the end of the output, name no failure, and cover at least what ran at the baseline, by name where the runner prints names. Where only the exit status is known, the review says so.
+
+| runner | recognised | compared by name |
+| --- | --- | --- |
+| unittest | \`python3 -m unittest\` | with \`-v\` |
+| pytest | \`pytest\`, \`python3 -m pytest\` | with \`-v\` or \`-rA\` |
+| node | \`node --test\` | with the TAP reporter (what Node 20 prints into a pipe) |
+| vitest, jest | by name, by \`npx\`, or as a script of \`node\` | with the verbose reporter |
+| go | \`go test -v\` or \`-json\`; plain \`go test\` prints nothing to count | always |
+| cargo | \`cargo test\` | always |
+
+Nothing that runs in the candidate's own process is proof against a candidate made to deceive: it can print what the runner would print. A supplemental check that calls the program from outside is stronger. Read the diff.
+
+## Not yet
+
+\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced. \`image.dependencies\` is not known yet: dependencies must be in the base image.
+
+## Fields
+`;
+
+/** The whole document. */
+export function contractDocs(): string {
+  const rows = Object.entries(fieldHelp).map(
+    ([path, help]) => `- \`${path.replaceAll('/*', '[]').replaceAll('/', '.')}\`: ${help}`,
+  );
+  return `${before}\n${rows.join('\n')}\n`;
+}
