@@ -58,7 +58,7 @@ Nothing that runs in the candidate's own process is proof against a candidate ma
 
 ## Not yet
 
-\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced. \`image.dependencies\` is not known yet: dependencies must be in the base image.
+\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced, and so is \`tools\`. \`image.dependencies\` is not known yet: dependencies must be in the base image.
 
 ## Fields
 `;

@@ -35,7 +35,8 @@ export const fieldHelp: Readonly<Record<string, string>> = {
     'Checks that only the verifier runs: their files are never in the sandbox in which the model works, and their output is never part of a correction. One that calls the program from outside is stronger than one that runs in the same process.',
   'supplemental/*/path': 'The files of this check. Not in the snapshot, not readable, not writable.',
   'supplemental/*/argv': 'The exact program and its arguments; no shell reads them.',
-  tools: '`search`: a bounded literal search over the readable files.',
+  tools:
+    '`search`: a bounded literal search over the readable files. Not supported yet: a contract that asks for it is refused.',
   scratch: 'Folders that commands may write to (caches, build output). Never read, never collected.',
   budget: 'What one session may spend. A failed or cancelled attempt counts.',
   'budget/attempts': `Attempts in all, over every session of this contract and binding. ${contractDefaults.attempts} without it.`,

@@ -91,6 +91,9 @@ export function resolveContract(
     if (taken !== undefined) supplemental.add(taken);
   }
 
+  if (source.tools.length > 0) {
+    error('tools-not-supported', 'The search tool is not supported yet. Leave "tools" out.', ['tools']);
+  }
   const excluded = (source.snapshot?.exclude ?? []).map((pattern) => matcher(pattern, trackedSet));
   const writable: FrozenContract['writable'] = [];
   source.writable.forEach((entry, n) => {

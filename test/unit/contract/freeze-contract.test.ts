@@ -186,6 +186,7 @@ describe('freezing a contract', () => {
       { writable: [{ path: 'src/usage.py', symbols: ['f'] }] },
       'symbols-not-supported: ["f"]',
     ],
+    ['a tool that is not there yet', { tools: ['search'] }, 'tools-not-supported: ["search"]'],
     [
       'two checks with one id',
       {
