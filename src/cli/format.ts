@@ -12,7 +12,7 @@ import type {
   VerificationView,
 } from '../protocol/views.ts';
 import { styled, type Part, type Style } from './output.ts';
-import { shorten, visibleLines } from './visible.ts';
+import { shorten, visibleLine, visibleLines } from './visible.ts';
 
 /** Lines of parts: what a view looks like on a terminal. Pure; printing sanitises. */
 export type Lines = readonly (readonly Part[])[];
@@ -117,11 +117,18 @@ export function bindingLine(binding: Binding): readonly Part[] {
 
 /** One step of an attempt's activity. */
 export function activityLines(item: ActivityItem): Lines {
-  const text = visibleLines(item.text.trimEnd()).filter((line) => line.trim() !== '');
+  const title = visibleLine(item.title);
+  // A command's text is what its title ends with already.
+  const text = visibleLines(item.text.trimEnd()).filter((line) => line.trim() !== '' && !title.endsWith(line));
   const shown = text.slice(0, 6).map((line): readonly Part[] => [styled('dim', `      ${shorten(line, 160)}`)]);
   const more = text.length > 6 ? [[styled('dim', `      … ${text.length - 6} more lines`)]] : [];
   const style: Style = item.kind === 'denied' ? 'red' : item.kind === 'hint' ? 'yellow' : 'cyan';
-  return [['  ', mark(item.ok), ' ', styled(style, item.kind.padEnd(8)), shorten(item.title, 160)], ...shown, ...more];
+  return [['  ', mark(item.ok), ' ', styled(style, item.kind.padEnd(8)), shorten(title, 160)], ...shown, ...more];
+}
+
+/** A fact for people: at most one digit after the point. */
+function factText(value: string | number | boolean | null): string {
+  return typeof value === 'number' ? String(Math.round(value * 10) / 10) : String(value);
 }
 
 /** The recorded end of an attempt: only what was observed, and what is not known by name. */
@@ -133,7 +140,7 @@ export function settlementLines(settlement: SettlementView): Lines {
     styled(
       'dim',
       Object.entries(step.facts)
-        .map(([key, value]) => ` · ${key} ${String(value)}`)
+        .map(([key, value]) => ` · ${key} ${factText(value)}`)
         .join(''),
     ),
     step.observed ? '' : styled('yellow', ' · not observed'),
