@@ -89,6 +89,19 @@ function git(root: string, args: readonly string[], stdin?: string): Promise<Git
   });
 }
 
+/** As `git`, with its time-out, a missing program and too much output as an error that a person can act on. */
+async function gitIn(root: string, args: readonly string[], stdin?: string): Promise<GitRun> {
+  try {
+    return await git(root, args, stdin);
+  } catch (error) {
+    throw noRepository(
+      root,
+      `git ${args[0] ?? ''}: ${String(error)}`,
+      'See whether `git status` works in that folder.',
+    );
+  }
+}
+
 function noRepository(path: string, detail: string, next: string): EscrowError {
   return new EscrowError('NotAGitRepository', `${path} is not inside a git working tree: ${detail}`, next, { path });
 }
@@ -130,7 +143,7 @@ export async function repositoryRoot(file: string): Promise<string> {
 
 /** Everything in the index, in its order, each path once. Throws EscrowError NotAGitRepository. */
 export async function trackedFiles(root: string): Promise<readonly TrackedFile[]> {
-  const run = await git(root, ['ls-files', '-z', '--stage', '--full-name']);
+  const run = await gitIn(root, ['ls-files', '-z', '--stage', '--full-name']);
   if (run.code !== 0) throw noRepository(root, run.stderr.trim(), 'See whether `git status` works in that folder.');
   const found = new Map<string, TrackedFile>();
   for (const record of run.stdout.toString('utf8').split('\0')) {
@@ -153,7 +166,7 @@ function kindOf(mode: string): TrackedFile['kind'] {
 export async function ignoredFiles(root: string, paths: readonly string[]): Promise<ReadonlySet<string>> {
   if (paths.length === 0) return new Set();
   // `./` in front: a path that starts with a colon would be read as pathspec magic.
-  const run = await git(root, ['check-ignore', '-z', '--stdin'], paths.map((path) => `./${path}\0`).join(''));
+  const run = await gitIn(root, ['check-ignore', '-z', '--stdin'], paths.map((path) => `./${path}\0`).join(''));
   // 1: none of them is ignored.
   if (run.code !== 0 && run.code !== 1) {
     throw noRepository(root, run.stderr.trim(), 'See whether `git status` works in that folder.');

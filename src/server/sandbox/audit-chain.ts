@@ -7,6 +7,12 @@ import {
   type ExecutorRequest,
 } from '../../protocol/executor.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
+import type { AuditPoint } from './port.ts';
+
+export interface EarlierChain {
+  readonly recorded: AuditPoint;
+  readonly entries: number;
+}
 
 /**
  * The Kernel's side of the audit: the same chain, computed from what the Kernel itself asked and received. It stops at
@@ -16,12 +22,23 @@ export class AuditChain {
   #head: Sha256;
   #entries = 0;
   #broken: string | null = null;
-  /** False where this Kernel did not see the chain from its start (a container of an earlier one). */
-  readonly witnessed: boolean;
+  #earlier: EarlierChain | null = null;
+  readonly #own: boolean;
 
-  constructor(nonce: string, witnessed: boolean) {
+  /** `own`: this Kernel sees the chain from its start. */
+  constructor(nonce: string, own: boolean) {
     this.#head = auditGenesis(nonce);
-    this.witnessed = witnessed;
+    this.#own = own;
+  }
+
+  /** Whether the beginning was seen: by this Kernel, or by an earlier one that made what it saw durable. */
+  get witnessed(): boolean {
+    return this.#own || this.#earlier !== null;
+  }
+
+  /** What an earlier Kernel had seen, and how far the log had come when this one took over; null for an own chain. */
+  get earlier(): EarlierChain | null {
+    return this.#earlier;
   }
 
   get head(): Sha256 {
@@ -37,10 +54,11 @@ export class AuditChain {
     return this.#broken;
   }
 
-  /** Where another Kernel wrote the beginning, its head is taken over unseen. */
-  adopt(entries: number, head: Sha256): void {
+  /** Where another Kernel wrote the beginning: the log goes on from here; what that Kernel recorded is compared later. */
+  adopt(entries: number, head: Sha256, recorded: AuditPoint): void {
     this.#entries = entries;
     this.#head = head;
+    this.#earlier = { recorded, entries };
   }
 
   add(

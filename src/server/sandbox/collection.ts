@@ -1,4 +1,6 @@
 import {
+  auditGenesis,
+  auditNext,
   placedMode,
   replayAudit,
   type AuditEntry,
@@ -7,6 +9,7 @@ import {
 } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
+import type { EarlierChain } from './audit-chain.ts';
 import type { Collection, PlacedFile } from './port.ts';
 
 /** What could be read out, whatever the way. Null: it could not be read. */
@@ -31,6 +34,7 @@ export interface Expectation {
     readonly entries: number;
     readonly broken: string | null;
     readonly witnessed: boolean;
+    readonly earlier?: EarlierChain | null;
   };
 }
 
@@ -41,8 +45,10 @@ export interface Expectation {
 export function judgeCollection(gathered: Gathered, expected: Expectation): Collection {
   const { report, auditLog, executorHead } = gathered;
   const replay = auditLog === null ? null : replayAudit(Buffer.from(auditLog).toString('utf8'), expected.nonce);
+  const earlier = replay === null ? null : earlierFault(replay.entries, expected);
   const agree =
     expected.chain.witnessed &&
+    earlier === null &&
     expected.chain.broken === null &&
     replay?.ok === true &&
     replay.head === expected.chain.head &&
@@ -64,7 +70,8 @@ export function judgeCollection(gathered: Gathered, expected: Expectation): Coll
     replay?.ok === false ? 'audit-damaged' : null,
     expected.chain.witnessed ? null : 'audit-not-witnessed',
     expected.chain.broken === null ? null : `audit: ${expected.chain.broken}`,
-    agree || !expected.chain.witnessed || auditLog === null ? null : 'audit-disagrees',
+    earlier,
+    agree || earlier !== null || !expected.chain.witnessed || auditLog === null ? null : 'audit-disagrees',
   ].filter((reason) => reason !== null);
   const nothing = report === null && gathered.files.length === 0 && auditLog === null;
   return {
@@ -84,6 +91,24 @@ export function judgeCollection(gathered: Gathered, expected: Expectation): Coll
     violations: report === null ? [] : violationsIn(report, expected),
     via: gathered.via,
   };
+}
+
+/** What can change the workspace or make it change: the only entries that must not lie behind the recorded point. */
+const acting: ReadonlySet<AuditEntry['op']> = new Set<AuditEntry['op']>(['write', 'run']);
+
+/**
+ * Where an earlier Kernel wrote the beginning: the log must go through the point that it had made durable, and behind
+ * that point (up to where this Kernel took over) nothing may have acted. Null when that holds, or was not asked for.
+ */
+function earlierFault(entries: readonly AuditEntry[], expected: Expectation): string | null {
+  const earlier = expected.chain.earlier ?? null;
+  if (earlier === null) return null;
+  const { recorded } = earlier;
+  const seen = entries.slice(0, recorded.entries);
+  const head = seen.reduce(auditNext, auditGenesis(expected.nonce));
+  if (seen.length < recorded.entries || (recorded.head !== null && head !== recorded.head)) return 'audit-disagrees';
+  const unseen = entries.slice(recorded.entries, earlier.entries).filter((entry) => acting.has(entry.op));
+  return unseen.length === 0 ? null : `audit-beyond-record: ${unseen.length}`;
 }
 
 /** Writable files are what was placed, changed by exactly the audited writes. */

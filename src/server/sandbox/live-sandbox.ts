@@ -13,6 +13,7 @@ import { ExecutorRefusal, type Answer, type Channel, type RequestOptions, type R
 import { judgeCollection, type Gathered } from './collection.ts';
 import {
   SandboxFault,
+  type AuditPoint,
   type ChannelEnd,
   type Collection,
   type CommandResult,
@@ -59,6 +60,11 @@ export class LiveSandbox implements Sandbox {
     this.#writable = new Set<string>(parts.policy.writable);
     this.#readable = new Set<string>([...parts.policy.readable, ...parts.policy.writable]);
     this.#known = new Set<string>([...this.#readable, ...parts.baseline.map(({ path }) => path)]);
+  }
+
+  get witness(): AuditPoint {
+    const { entries, head } = this.#parts.chain;
+    return { entries, head };
   }
 
   async read(path: RelPath, by: 'agent' | 'person', signal?: AbortSignal): Promise<FileRead> {

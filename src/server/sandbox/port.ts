@@ -128,11 +128,19 @@ export class SandboxFault extends Error {
   }
 }
 
+/** How far an audit chain has come: its number of entries and its head. */
+export interface AuditPoint {
+  readonly entries: number;
+  readonly head: Sha256 | null;
+}
+
 /** A live, owned container with its supervisor. Every call that acts is audited on both sides. */
 export interface Sandbox {
   readonly name: string;
   readonly engineId: string;
   readonly limits: readonly LimitReceipt[];
+  /** The Kernel's own chain so far: made durable now and then, so that a later Kernel can compare. */
+  readonly witness: AuditPoint;
   /** Settles once, when the channel ends for whatever reason. Never rejects. */
   readonly ended: Promise<ChannelEnd>;
   /** `by: 'person'` marks a look through an attached window; the path must be in the snapshot or writable. */
@@ -208,10 +216,10 @@ export interface SandboxService {
   profileDigest(profile: 'bounded'): Sha256;
   /** Create, start, attach, handshake, limits read back, files placed. On any fault the container is left for `kill`/`remove` and SandboxFault is thrown. */
   provision(spec: SandboxSpec, onFact: (fact: ProvisionFact) => Promise<void>, signal?: AbortSignal): Promise<Sandbox>;
-  /** Attaches again to a container of an earlier epoch for collection. Null when it is not running. Throws SandboxFault. */
-  reattach(spec: SandboxSpec, engineId: string, epoch: number): Promise<Sandbox | null>;
+  /** Attaches again to a container of an earlier epoch for collection; `recorded` is what that Kernel had made durable of its chain. Null when it is not running. Throws SandboxFault. */
+  reattach(spec: SandboxSpec, engineId: string, epoch: number, recorded: AuditPoint): Promise<Sandbox | null>;
   /** Fallback when the supervisor is silent: a fixed, bounded reader by exec. */
-  collectByExec(spec: SandboxSpec, engineId: string): Promise<Collection>;
+  collectByExec(spec: SandboxSpec, engineId: string, recorded: AuditPoint): Promise<Collection>;
   /** Kills and confirms by inspection. Never throws. Refuses what does not carry our labels and identity. */
   kill(engineIdOrName: string): Promise<StopObservation>;
   /** Removes and reads the absence back. Never throws. Refuses what is not ours. */

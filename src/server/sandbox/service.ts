@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { EscrowError } from '../../protocol/errors.ts';
-import { channelBounds, InsideReport, manifestDigest, Policy } from '../../protocol/executor.ts';
+import { channelBounds, InsideReport, manifestDigest, Policy, replayAudit } from '../../protocol/executor.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
@@ -124,7 +124,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       }
     },
 
-    async reattach(spec, engineId, epoch): Promise<Sandbox | null> {
+    async reattach(spec, engineId, epoch, recorded): Promise<Sandbox | null> {
       try {
         const found = await engine().inspect(engineId);
         if (found === undefined || !found.running || found.state !== 'running') return null;
@@ -138,7 +138,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           if (welcome.executor !== spec.image.executorDigest) {
             throw new SandboxFault('invalid', 'the executor in the container is another one');
           }
-          if (known === undefined) chain.adopt(welcome.entries, welcome.head);
+          if (known === undefined) chain.adopt(welcome.entries, welcome.head, recorded);
           const policy = policyOf(spec);
           return new LiveSandbox({
             name: spec.name,
@@ -159,7 +159,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       }
     },
 
-    async collectByExec(spec, engineId): Promise<Collection> {
+    async collectByExec(spec, engineId, recorded): Promise<Collection> {
       const nothing = {
         via: 'none',
         quiet: false,
@@ -183,7 +183,12 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         gathered = { ...nothing, fault: `engine: ${error instanceof Error ? error.message : String(error)}` };
       }
       const files = gathered.files.map((file) => ({ ...file, mode: declaredMode(file.path, file.mode, spec.files) }));
-      const chain = chains.get(engineId) ?? new AuditChain(nonce, false);
+      const own = chains.get(engineId);
+      const chain = own ?? new AuditChain(nonce, false);
+      if (own === undefined && gathered.auditLog !== null) {
+        const replay = replayAudit(Buffer.from(gathered.auditLog).toString('utf8'), nonce);
+        chain.adopt(replay.entries.length, replay.head, recorded);
+      }
       return judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
     },
 

@@ -278,6 +278,7 @@ export class AttemptDriver {
     );
     const end = await Promise.race([this.#working, channelGone, aborted]).finally(() => clearTimeout(lease));
     this.#deps.at('work-ended');
+    this.#witness();
     if (this.#state().settling !== null) return;
     this.#execute({ kind: 'end', attempt, end });
     this.#abort.abort();
@@ -288,6 +289,8 @@ export class AttemptDriver {
     const { artefacts } = this.#deps;
     switch (fact.kind) {
       case 'request':
+        // Whatever the last turn caused is durable before the next request.
+        this.#witness();
         this.#execute({
           kind: 'count-request',
           attempt,
@@ -366,6 +369,12 @@ export class AttemptDriver {
     });
   }
 
+  /** Makes this side of the audit chain durable as far as it has come. */
+  #witness(): void {
+    if (this.#sandbox !== undefined)
+      this.#execute({ kind: 'witness', attempt: this.#attempt, ...this.#sandbox.witness });
+  }
+
   async #engineIdle(): Promise<void> {
     const state = this.#whole();
     const engine = await this.#deps.engineFor(state).catch(() => undefined);
@@ -387,7 +396,9 @@ export class AttemptDriver {
     const engineId = this.#state().container?.engineId ?? null;
     if (this.#sandbox !== undefined || engineId === null) return;
     try {
-      this.#sandbox = (await this.#deps.sandbox.reattach(await this.#spec(), engineId, this.#deps.epoch)) ?? undefined;
+      this.#sandbox =
+        (await this.#deps.sandbox.reattach(await this.#spec(), engineId, this.#deps.epoch, this.#state().witness)) ??
+        undefined;
     } catch (error) {
       this.#deps.log('warn', 'the channel could not be taken up again', {
         attempt: this.#attempt,
@@ -426,7 +437,7 @@ export class AttemptDriver {
       const all = await this.#deps.sandbox.list();
       const mine = all.find((c) => c.engineId === engineId);
       if (mine === undefined || mine.state !== 'running') return undefined;
-      return await this.#deps.sandbox.collectByExec(await this.#spec(), engineId);
+      return await this.#deps.sandbox.collectByExec(await this.#spec(), engineId, this.#state().witness);
     } catch (error) {
       if (EscrowError.is(error, 'EngineUnavailable') || SandboxFault.is(error, 'engine')) return 'unreachable';
       this.#deps.log('warn', 'fallback collection failed', { attempt: this.#attempt, error: messageOf(error) });

@@ -8,6 +8,7 @@ import type {
   IntegrationId,
   RelPath,
   RunId,
+  Sha256,
 } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type {
@@ -88,6 +89,7 @@ export type Command =
       readonly response: ArtefactRef | null;
     }
   | { readonly kind: 'activity'; readonly attempt: AttemptId; readonly item: Omit<ActivityItem, 'n' | 'at'> }
+  | { readonly kind: 'witness'; readonly attempt: AttemptId; readonly entries: number; readonly head: Sha256 | null }
   | { readonly kind: 'end'; readonly attempt: AttemptId; readonly end: AgentEnd }
   | { readonly kind: 'settle'; readonly attempt: AttemptId; readonly trigger: SettlementTrigger }
   | {
@@ -357,6 +359,13 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
       return withAttempt(state, command.attempt, unsettled, 'Activity', (a) =>
         accept({ type: 'attempt.activity', data: { attempt: a.id, item: command.item } }),
       );
+    case 'witness':
+      return withAttempt(state, command.attempt, unsettled, 'Recording the audit', (a) => {
+        const { entries, head } = command;
+        if (entries < a.witness.entries) return wrong('An audit chain does not shrink.');
+        if (entries === a.witness.entries) return accept();
+        return accept({ type: 'attempt.witnessed', data: { attempt: a.id, entries, head } });
+      });
     case 'end':
       return withAttempt(state, command.attempt, beforeSettling, 'An end', (a) => {
         const expired = actorRefusal(a, now) !== undefined;

@@ -147,6 +147,10 @@ export type SessionEvent =
       readonly type: 'attempt.activity';
       readonly data: { readonly attempt: AttemptId; readonly item: Omit<ActivityItem, 'n' | 'at'> };
     }
+  | {
+      readonly type: 'attempt.witnessed';
+      readonly data: { readonly attempt: AttemptId; readonly entries: number; readonly head: Sha256 | null };
+    }
   | { readonly type: 'attempt.ended'; readonly data: { readonly attempt: AttemptId; readonly end: AgentEnd } }
   | {
       readonly type: 'attempt.settling';

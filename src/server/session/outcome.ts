@@ -34,14 +34,15 @@ export function outcomeOf(attempt: AttemptState, changed: boolean): Outcome {
 
   const broken = attempt.limits.find((l) => !l.inForce);
   if (broken !== undefined) return outcome('incident', 'limit_not_in_force', broken.name);
-  if (collection !== null && collection.violations.length > 0) {
+  // Before the attempt ran, its files were not all in place: what is missing then says nothing.
+  const worked = phase === 'running';
+  if (worked && collection !== null && collection.violations.length > 0) {
     return outcome('incident', 'files_changed_outside_scope', collection.violations.slice(0, 8).join(', '));
   }
-  if (collection?.equalsAudit === false) return outcome('incident', 'bytes_differ_from_audit');
+  if (worked && collection?.equalsAudit === false) return outcome('incident', 'bytes_differ_from_audit');
 
   const trigger = settling?.trigger;
   const forcedKind = trigger === undefined ? undefined : forced[trigger];
-  const worked = phase === 'running';
   if (
     worked &&
     (collection === null || collection.state === 'none') &&

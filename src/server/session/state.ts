@@ -55,6 +55,8 @@ export interface AttemptState {
   readonly outputTokens: number;
   readonly activityCount: number;
   readonly activity: readonly ActivityItem[];
+  /** How far the Kernel's side of the audit chain is durable. */
+  readonly witness: { readonly entries: number; readonly head: Sha256 | null };
   readonly end: AgentEnd | null;
   readonly settling: {
     readonly trigger: SettlementTrigger;
@@ -256,6 +258,7 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         outputTokens: 0,
         activityCount: 0,
         activity: [],
+        witness: { entries: 0, head: null },
         end: null,
         settling: null,
         pending: null,
@@ -296,6 +299,10 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         firstToolAt: a.firstToolAt ?? (event.data.item.kind === 'tool' ? at : null),
         activity: [...a.activity.slice(-(activityKept - 1)), { ...event.data.item, n: a.activityCount + 1, at }],
       }));
+    case 'attempt.witnessed': {
+      const { entries, head } = event.data;
+      return patchAttempt(state, event.data.attempt, () => ({ witness: { entries, head } }));
+    }
     case 'attempt.ended':
       return patchAttempt(state, event.data.attempt, () => ({ end: event.data.end }));
     case 'attempt.settling':
@@ -324,8 +331,23 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         };
       });
     }
-    case 'attempt.collected':
-      return patchAttempt(state, event.data.attempt, () => ({ collection: event.data.collection, phase: 'stopping' }));
+    case 'attempt.collected': {
+      const { collection } = event.data;
+      const { state: kept, via, reason } = collection;
+      const facts = { state: kept, via, files: collection.files.length, ...(reason === null ? {} : { reason }) };
+      return patchAttempt(state, event.data.attempt, (a) => ({
+        collection,
+        phase: 'stopping',
+        ...(a.settling === null
+          ? {}
+          : {
+              settling: {
+                ...a.settling,
+                steps: [...a.settling.steps, { step: 'collect', at, observed: kept !== 'none', facts }],
+              },
+            }),
+      }));
+    }
     case 'attempt.pending':
       return patchAttempt(state, event.data.attempt, (a) => ({
         phase: 'cancellation_pending',
