@@ -315,6 +315,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       return { session: session(params.session), integration };
     },
     'candidate/reject': ({ session: id, candidate, reviewer, comment, correct }) => {
+      // Refused before anything is recorded: a rejection that asks for a correction is one act.
+      if (correct) desk.requireBudget(id);
       review.reject(id, candidate, reviewer, comment);
       if (correct) desk.queue(id, comment, null);
       return session(id);

@@ -71,14 +71,7 @@ export class SessionDesk {
     const key = qualificationKey(binding);
     const { budget } = contract.contract;
     const ledger = sessions.ledger({ contractDigest: params.digest, qualificationKey: key, budget });
-    if (ledger.spent >= ledger.allowed + (params.extend?.attempts ?? 0)) {
-      throw new EscrowError(
-        'BudgetSpent',
-        `All ${ledger.allowed} attempts of this contract have been spent under this binding, over all sessions.`,
-        'Allow more attempts (a recorded decision), or change the contract and freeze it again.',
-        { spent: ledger.spent, allowed: ledger.allowed },
-      );
-    }
+    if (ledger.spent >= ledger.allowed + (params.extend?.attempts ?? 0)) throw budgetSpent(ledger);
     const state = sessions.create({
       contractDigest: params.digest,
       root: contract.root,
@@ -95,6 +88,12 @@ export class SessionDesk {
     const token = params.control ? this.control.attach(client, state.id, 'control', false, true) : null;
     this.queue(state.id, null, token);
     return { session: this.view(state.id), token };
+  }
+
+  /** Throws EscrowError BudgetSpent when no attempt is left. */
+  requireBudget(id: SessionId): void {
+    const ledger = this.#deps.sessions.ledger(this.#deps.sessions.get(id));
+    if (ledger.spent >= ledger.allowed) throw budgetSpent(ledger);
   }
 
   /** Queues another attempt. Throws EscrowError BudgetSpent, WrongState, StaleAuthority. */
@@ -260,4 +259,13 @@ export class SessionDesk {
     this.#deps.sessions.execute(id, { kind: 'park', reason: 'no controller' });
     this.#deps.changed(id);
   }
+}
+
+function budgetSpent(ledger: { readonly spent: number; readonly allowed: number }): EscrowError {
+  return new EscrowError(
+    'BudgetSpent',
+    `All ${ledger.allowed} attempts of this contract have been spent under this binding, over all sessions.`,
+    'Allow more attempts (a recorded decision), or change the contract and freeze it again.',
+    { ...ledger },
+  );
 }

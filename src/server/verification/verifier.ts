@@ -58,7 +58,19 @@ export class Verifier {
   }
 
   /** Runs the acceptance on the untouched snapshot. Throws EscrowError Cancelled, ContractNotFrozen, ImageUnavailable, EngineUnavailable. */
-  async baseline(digest: ContractDigest, signal: AbortSignal, progress: Progress): Promise<BaselineView> {
+  async baseline(digest: ContractDigest, outer: AbortSignal, progress: Progress): Promise<BaselineView> {
+    // A drain ends it, and waits until its container has been seen gone.
+    const work = this.#baseline(digest, AbortSignal.any([outer, this.#ending.signal]), progress);
+    this.#deps.tasks.own(
+      'baseline',
+      work.catch((error: unknown) => {
+        if (!EscrowError.is(error)) throw error;
+      }),
+    );
+    return work;
+  }
+
+  async #baseline(digest: ContractDigest, signal: AbortSignal, progress: Progress): Promise<BaselineView> {
     const { contracts, sandbox, slots, now } = this.#deps;
     // The digest is the same in every folder, and so is everything a baseline needs.
     const contract = contracts.anyOf(digest);
