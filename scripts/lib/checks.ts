@@ -5,7 +5,7 @@ import { root } from './root.ts';
 const checks = [
   { name: 'types', argv: ['tsc', '-p', '.'] },
   { name: 'lint and layering', argv: ['oxlint', '--type-aware', '--deny-warnings'] },
-  { name: 'format', argv: ['prettier', '--check', '--log-level', 'warn', '.'] },
+  { name: 'format', argv: ['prettier', '--check', '--cache', '--log-level', 'warn', '.'] },
   { name: 'dead code', argv: ['knip', '--no-progress'] },
 ] as const;
 
