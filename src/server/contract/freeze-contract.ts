@@ -10,9 +10,8 @@ import { startsLikePrivateKey } from '../../protocol/sensitive-paths.ts';
 import { ignoredFiles, repositoryRoot, trackedFiles } from './git-files.ts';
 import { maxContractText, parseContract } from './parse-contract.ts';
 import type { ParsedContract } from './parse-contract.ts';
-import { readTreeFile, statTreeFile } from './read-tree-file.ts';
-import type { TreeEntry } from './read-tree-file.ts';
-import { entryFaultText, maxSnapshotBytes, pathsToLookAt, resolveContract, shownPath } from './resolve-contract.ts';
+import { readTreeFiles, statTreeFiles } from './read-tree-file.ts';
+import { entryFaultText, pathsToLookAt, resolveContract, shownPath } from './resolve-contract.ts';
 import type { ResolvedContract } from './resolve-contract.ts';
 import { selectFiles } from './select-files.ts';
 
@@ -57,7 +56,7 @@ export async function checkContract(path: string, text?: string): Promise<Checke
  * NotAGitRepository, NotFound, or BaseChanged when files change while they are read.
  */
 export async function freezeContract(path: string, text?: string): Promise<Frozen> {
-  const { checked, parsed, resolved, source, contractText } = await examine(path, text);
+  const { checked, parsed, resolved, source, contractText, sizes } = await examine(path, text);
   if (checked.root === null) await repositoryRoot(path);
   if (checked.root === null || resolved === null || parsed.source === null || source === null) {
     throw invalid(path, checked.diagnostics);
@@ -67,23 +66,24 @@ export async function freezeContract(path: string, text?: string): Promise<Froze
   const fault = (code: string, message: string): void => {
     late.push({ severity: 'error', code, message, ...parsed.locate(['snapshot']) });
   };
-  let left = maxSnapshotBytes;
   const read = async (
     paths: readonly RelPath[],
   ): Promise<{ entries: FileEntry[]; bytes: Map<RelPath, Uint8Array> }> => {
+    const files = await readTreeFiles(root, paths, (file) => sizes.get(file) ?? 0);
     const entries: FileEntry[] = [];
     const bytes = new Map<RelPath, Uint8Array>();
     for (const file of paths) {
-      const found = await readTreeFile(root, file, left);
-      if (!found.ok) {
-        fault(found.fault, `${shownPath(file)} can't be used: ${entryFaultText(found.fault)}.`);
+      const found = files.get(file);
+      if (found?.ok !== true) {
+        // More bytes than a moment ago: it grows.
+        const why = found === undefined || found.fault === 'too-large' ? 'changing' : found.fault;
+        fault(why, `${shownPath(file)} can't be used: ${entryFaultText(why)}.`);
         continue;
       }
       if (startsLikePrivateKey(found.bytes)) {
         fault('secret', `${shownPath(file)} holds a private key. Leave it out with "snapshot.exclude".`);
         continue;
       }
-      left -= found.bytes.byteLength;
       bytes.set(file, found.bytes);
       // As git does: only whether it is executable counts, so that the umask of a machine does not change the digest.
       const mode = found.executable ? 0o755 : 0o644;
@@ -137,6 +137,8 @@ interface Examined {
   readonly resolved: ResolvedContract | null;
   readonly source: ContractSource | null;
   readonly contractText: string;
+  /** Of each file that was looked at, bytes. */
+  readonly sizes: ReadonlyMap<string, number>;
 }
 
 async function examine(path: string, text: string | undefined): Promise<Examined> {
@@ -144,6 +146,7 @@ async function examine(path: string, text: string | undefined): Promise<Examined
   // Editors strip a byte-order mark before they count; so do we.
   const parsed = parseContract(contractText.startsWith('\uFEFF') ? contractText.slice(1) : contractText);
   const { source } = parsed;
+  const none = { parsed, resolved: null, source, contractText, sizes: new Map<string, number>() };
   let root: string;
   try {
     root = await repositoryRoot(path);
@@ -156,10 +159,10 @@ async function examine(path: string, text: string | undefined): Promise<Examined
       ...parsed.locate([]),
     };
     const diagnostics = [...parsed.diagnostics, remark];
-    return { checked: { root: null, diagnostics }, parsed, resolved: null, source, contractText };
+    return { ...none, checked: { root: null, diagnostics } };
   }
   if (source === null) {
-    return { checked: { root, diagnostics: parsed.diagnostics }, parsed, resolved: null, source, contractText };
+    return { ...none, checked: { root, diagnostics: parsed.diagnostics } };
   }
   const tracked = await trackedFiles(root);
   const selection = selectFiles(source, tracked);
@@ -168,8 +171,7 @@ async function examine(path: string, text: string | undefined): Promise<Examined
   const snapshot = new Map([...selection.snapshot].filter(([file, how]) => how.origin === 'named' || file !== own));
   const withoutOwn = { ...selection, snapshot };
   const wanted = pathsToLookAt(source, withoutOwn);
-  const entries = new Map<string, TreeEntry>();
-  for (const file of wanted) entries.set(file, await statTreeFile(root, file));
+  const entries = await statTreeFiles(root, wanted);
   const names = new Set(tracked.map((file) => file.path));
   const ignored = await ignoredFiles(
     root,
@@ -183,6 +185,7 @@ async function examine(path: string, text: string | undefined): Promise<Examined
     resolved,
     source,
     contractText,
+    sizes: new Map([...entries].map(([file, entry]) => [file, entry.ok ? entry.size : 0])),
   };
 }
 

@@ -26,33 +26,71 @@ function errno(error: unknown): string {
   return (error as NodeJS.ErrnoException).code ?? '';
 }
 
-/** Looks at a path without opening it: each parent must be a real folder, the leaf a regular file. Never throws. */
-export async function statTreeFile(root: string, path: string): Promise<TreeEntry> {
-  const { folder, name } = splitPath(path);
-  return guarded(path, () => inFolder(root, folder, (at) => statLeaf(`${at}/${name}`, path)));
+/**
+ * Looks at paths without opening them: each parent must be a real folder, the leaf a regular file. Never throws; the
+ * answer has every path.
+ */
+export function statTreeFiles(root: string, paths: readonly string[]): Promise<ReadonlyMap<string, TreeEntry>> {
+  return eachLeaf(root, paths, statLeaf);
 }
 
 /**
- * Bytes of a regular file of the working tree, at most `limit`. No link is followed, a pipe or device never blocks or
- * acts, and a file that changes while it is read is told (once tried again). Never throws.
+ * Bytes of regular files of the working tree, each at most `limitOf` it. No link is followed, a pipe or device never
+ * blocks or acts, and a file that changes while it is read is told (once tried again). Never throws; the answer has every
+ * path.
  */
-export async function readTreeFile(root: string, path: string, limit: number): Promise<TreeFile> {
-  const { folder, name } = splitPath(path);
-  const once = (): Promise<TreeFile> =>
-    guarded(path, () => inFolder(root, folder, (at) => readLeaf(`${at}/${name}`, path, limit)));
-  const first = await once();
-  return first.ok || first.fault !== 'changing' ? first : once();
+export function readTreeFiles(
+  root: string,
+  paths: readonly string[],
+  limitOf: (path: string) => number,
+): Promise<ReadonlyMap<string, TreeFile>> {
+  return eachLeaf(root, paths, async (leaf, path): Promise<TreeFile> => {
+    const first = await readLeaf(leaf, path, limitOf(path));
+    return first.ok || first.fault !== 'changing' ? first : readLeaf(leaf, path, limitOf(path));
+  });
 }
 
 type Refused = { readonly ok: false; readonly fault: TreeFileFault; readonly at: string };
 
-async function guarded<T>(path: string, act: () => Promise<T>): Promise<T | Refused> {
-  try {
-    return await act();
-  } catch (error) {
-    if (error instanceof FolderFault) return { ok: false, fault: error.fault, at: error.at };
-    return { ok: false, fault: errno(error) === 'ENOENT' ? 'missing' : 'unreadable', at: path };
-  }
+/** Files and folders that are open at once: a few more than the thread pool has threads. */
+const atOnce = 8;
+
+/** Calls back for each path with its folder open, folder by folder: a big repository is looked at on each edit. */
+async function eachLeaf<T>(
+  root: string,
+  paths: readonly string[],
+  act: (leaf: string, path: string) => Promise<T>,
+): Promise<ReadonlyMap<string, T | Refused>> {
+  const found = new Map<string, T | Refused>();
+  const folders = Map.groupBy(paths, (path) => splitPath(path).folder);
+  await inParallel([...folders], async ([folder, inside]) => {
+    try {
+      await inFolder(root, folder, (at) =>
+        inParallel(inside, async (path) => {
+          const result = await act(`${at}/${splitPath(path).name}`, path).catch((error: unknown) =>
+            refused(path, error),
+          );
+          found.set(path, result);
+        }),
+      );
+    } catch (error) {
+      for (const path of inside) found.set(path, refused(path, error));
+    }
+  });
+  return found;
+}
+
+async function inParallel<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
+  const left = items.values();
+  const worker = async (): Promise<void> => {
+    for (const item of left) await act(item);
+  };
+  await Promise.all(Array.from({ length: Math.min(atOnce, items.length) }, worker));
+}
+
+function refused(path: string, error: unknown): Refused {
+  if (error instanceof FolderFault) return { ok: false, fault: error.fault, at: error.at };
+  return { ok: false, fault: errno(error) === 'ENOENT' ? 'missing' : 'unreadable', at: path };
 }
 
 async function statLeaf(leaf: string, path: string): Promise<TreeEntry> {
