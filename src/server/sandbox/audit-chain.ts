@@ -9,7 +9,8 @@ import {
 import type { Sha256 } from '../../protocol/primitives.ts';
 import type { AuditPoint } from './port.ts';
 
-export interface EarlierChain {
+/** A stretch of the log that this chain did not see grow: from what was recorded last to where it went on. */
+export interface UnseenStretch {
   readonly recorded: AuditPoint;
   readonly entries: number;
 }
@@ -22,7 +23,7 @@ export class AuditChain {
   #head: Sha256;
   #entries = 0;
   #broken: string | null = null;
-  #earlier: EarlierChain | null = null;
+  #unseen: readonly UnseenStretch[] = [];
   readonly #own: boolean;
 
   /** `own`: this Kernel sees the chain from its start. */
@@ -33,12 +34,12 @@ export class AuditChain {
 
   /** Whether the beginning was seen: by this Kernel, or by an earlier one that made what it saw durable. */
   get witnessed(): boolean {
-    return this.#own || this.#earlier !== null;
+    return this.#own || this.#unseen.length > 0;
   }
 
-  /** What an earlier Kernel had seen, and how far the log had come when this one took over; null for an own chain. */
-  get earlier(): EarlierChain | null {
-    return this.#earlier;
+  /** What was recorded before others wrote, and how far the log had come when this chain went on. */
+  get unseen(): readonly UnseenStretch[] {
+    return this.#unseen;
   }
 
   get head(): Sha256 {
@@ -54,11 +55,15 @@ export class AuditChain {
     return this.#broken;
   }
 
-  /** Where another Kernel wrote the beginning: the log goes on from here; what that Kernel recorded is compared later. */
+  /**
+   * Goes on where the log has come to without us: while an earlier Kernel was there, or while nobody was attached. What
+   * was recorded before is compared with the log at collection.
+   */
   adopt(entries: number, head: Sha256, recorded: AuditPoint): void {
+    if (this.#broken !== null) return;
     this.#entries = entries;
     this.#head = head;
-    this.#earlier = { recorded, entries };
+    this.#unseen = [...this.#unseen, { recorded, entries }];
   }
 
   add(

@@ -9,7 +9,7 @@ import {
 } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
-import type { EarlierChain } from './audit-chain.ts';
+import type { UnseenStretch } from './audit-chain.ts';
 import type { Collection, PlacedFile } from './port.ts';
 
 /** What could be read out, whatever the way. Null: it could not be read. */
@@ -34,7 +34,7 @@ export interface Expectation {
     readonly entries: number;
     readonly broken: string | null;
     readonly witnessed: boolean;
-    readonly earlier?: EarlierChain | null;
+    readonly unseen: readonly UnseenStretch[];
   };
 }
 
@@ -45,10 +45,10 @@ export interface Expectation {
 export function judgeCollection(gathered: Gathered, expected: Expectation): Collection {
   const { report, auditLog, executorHead } = gathered;
   const replay = auditLog === null ? null : replayAudit(Buffer.from(auditLog).toString('utf8'), expected.nonce);
-  const earlier = replay === null ? null : earlierFault(replay.entries, expected);
+  const unseen = replay === null ? null : unseenFault(replay.entries, expected);
   const agree =
     expected.chain.witnessed &&
-    earlier === null &&
+    unseen === null &&
     expected.chain.broken === null &&
     replay?.ok === true &&
     replay.head === expected.chain.head &&
@@ -70,8 +70,8 @@ export function judgeCollection(gathered: Gathered, expected: Expectation): Coll
     replay?.ok === false ? 'audit-damaged' : null,
     expected.chain.witnessed ? null : 'audit-not-witnessed',
     expected.chain.broken === null ? null : `audit: ${expected.chain.broken}`,
-    earlier,
-    agree || earlier !== null || !expected.chain.witnessed || auditLog === null ? null : 'audit-disagrees',
+    unseen,
+    agree || unseen !== null || !expected.chain.witnessed || auditLog === null ? null : 'audit-disagrees',
   ].filter((reason) => reason !== null);
   const nothing = report === null && gathered.files.length === 0 && auditLog === null;
   return {
@@ -97,18 +97,18 @@ export function judgeCollection(gathered: Gathered, expected: Expectation): Coll
 const acting: ReadonlySet<AuditEntry['op']> = new Set<AuditEntry['op']>(['write', 'run']);
 
 /**
- * Where an earlier Kernel wrote the beginning: the log must go through the point that it had made durable, and behind
- * that point (up to where this Kernel took over) nothing may have acted. Null when that holds, or was not asked for.
+ * Where the log grew unseen, it must go through the point that was recorded before, and from there to where this Kernel
+ * went on nothing may have acted. Null when that holds, or when everything was seen.
  */
-function earlierFault(entries: readonly AuditEntry[], expected: Expectation): string | null {
-  const earlier = expected.chain.earlier ?? null;
-  if (earlier === null) return null;
-  const { recorded } = earlier;
-  const seen = entries.slice(0, recorded.entries);
-  const head = seen.reduce(auditNext, auditGenesis(expected.nonce));
-  if (seen.length < recorded.entries || (recorded.head !== null && head !== recorded.head)) return 'audit-disagrees';
-  const unseen = entries.slice(recorded.entries, earlier.entries).filter((entry) => acting.has(entry.op));
-  return unseen.length === 0 ? null : `audit-beyond-record: ${unseen.length}`;
+function unseenFault(entries: readonly AuditEntry[], expected: Expectation): string | null {
+  for (const { recorded, entries: until } of expected.chain.unseen) {
+    const seen = entries.slice(0, recorded.entries);
+    const head = seen.reduce(auditNext, auditGenesis(expected.nonce));
+    if (seen.length < recorded.entries || (recorded.head !== null && head !== recorded.head)) return 'audit-disagrees';
+    const acted = entries.slice(recorded.entries, until).filter((entry) => acting.has(entry.op));
+    if (acted.length > 0) return `audit-beyond-record: ${acted.length}`;
+  }
+  return null;
 }
 
 /** Writable files are what was placed, changed by exactly the audited writes. */

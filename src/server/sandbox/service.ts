@@ -132,13 +132,18 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         const nonce = nonceOf(found);
         const known = chains.get(found.id);
         const chain = known ?? new AuditChain(nonce, false);
+        chains.set(found.id, chain);
         const channel = await attach(found.id, nonce, epoch, chain);
         try {
           const welcome = await channel.hello();
           if (welcome.executor !== spec.image.executorDigest) {
             throw new SandboxFault('invalid', 'the executor in the container is another one');
           }
-          if (known === undefined) chain.adopt(welcome.entries, welcome.head, recorded);
+          // Of our own chain we know better than the record does.
+          const before = known === undefined ? recorded : { entries: known.entries, head: known.head };
+          if (known === undefined || welcome.entries > known.entries) {
+            chain.adopt(welcome.entries, welcome.head, before);
+          }
           const policy = policyOf(spec);
           return new LiveSandbox({
             name: spec.name,

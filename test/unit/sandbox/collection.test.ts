@@ -47,7 +47,7 @@ const expected = (parts: Partial<Expectation> = {}): Expectation => ({
   nonce,
   baseline,
   policy: { writable: ['src/a.py' as RelPath, 'src/new.py' as RelPath] },
-  chain: { head, entries: 1, broken: null, witnessed: true },
+  chain: { head, entries: 1, broken: null, witnessed: true, unseen: [] },
   ...parts,
 });
 const report = (...list: readonly PlacedFile[]) => ({ files: list.map(entry), odd: [], whole: true });
@@ -76,17 +76,17 @@ describe('judgeCollection', () => {
     'the executor names another head': [{ executorHead: sha256('x') }, {}, 'audit-disagrees'],
     'the Kernel’s chain is behind': [
       {},
-      { chain: { head: auditGenesis(nonce), entries: 0, broken: null, witnessed: true } },
+      { chain: { head: auditGenesis(nonce), entries: 0, broken: null, witnessed: true, unseen: [] } },
       'audit-disagrees',
     ],
     'the Kernel’s chain broke': [
       {},
-      { chain: { head, entries: 1, broken: 'entry 2', witnessed: true } },
+      { chain: { head, entries: 1, broken: 'entry 2', witnessed: true, unseen: [] } },
       'audit: entry 2',
     ],
     'another Kernel saw the beginning': [
       {},
-      { chain: { head, entries: 1, broken: null, witnessed: false } },
+      { chain: { head, entries: 1, broken: null, witnessed: false, unseen: [] } },
       'audit-not-witnessed',
     ],
     'reading stopped': [{ fault: 'channel: gone' }, {}, 'channel: gone'],

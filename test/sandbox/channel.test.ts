@@ -1,0 +1,326 @@
+// The channel when its peers die, lie, shout or are somebody else, with the real engine.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { insidePaths } from '../../src/protocol/executor.ts';
+import { sha256 } from '../../src/protocol/hash.ts';
+import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
+import {
+  bytesOf,
+  command,
+  file,
+  pathOf,
+  python,
+  sandboxBench,
+  textOf,
+  type SandboxBench,
+} from '../fixtures/sandbox.ts';
+import { supervisorClient, type SupervisorClient } from '../fixtures/supervisor-client.ts';
+
+let bench: SandboxBench;
+beforeAll(async () => {
+  bench = await sandboxBench();
+}, 120_000);
+afterAll(() => bench.dispose());
+
+const path = pathOf('src/a.py');
+const parts: Partial<SandboxSpec> = {
+  files: [file('src/a.py', 'old\n'), file('test/a_test.py', 'protected\n')],
+  writable: [path],
+  commands: [
+    command('true', ['true']),
+    python('sleep', 'import time; time.sleep(60)'),
+    python('sleep-1', 'import time; time.sleep(60)', { timeoutS: 1 }),
+  ],
+};
+
+async function sandboxWithSpec(): Promise<{ sandbox: Sandbox; spec: SandboxSpec }> {
+  const spec = bench.spec(parts);
+  const sandbox = await bench.service.provision(spec, async () => {});
+  return { sandbox, spec };
+}
+
+async function withClient(engineId: string, use: (client: SupervisorClient) => Promise<void>): Promise<void> {
+  const client = await supervisorClient(bench.engine, engineId);
+  try {
+    await use(client);
+  } finally {
+    client.leave();
+  }
+}
+
+/** Runs a Node program as root inside, as only somebody with the engine in hand can. */
+async function asRoot(engineId: string, code: string): Promise<void> {
+  const { output, exitCode } = await bench.engine.exec(engineId, [insidePaths.node, '-e', code]);
+  for await (const part of output) void part;
+  output.destroy();
+  expect(await exitCode()).toBe(0);
+}
+
+/** What an earlier Kernel had recorded of its audit: nothing. */
+const nothing = { entries: 0, head: null };
+
+const edited = async (sandbox: Sandbox, text: string, from: string) => sandbox.write(path, bytesOf(text), sha256(from));
+
+describe('attaching again', () => {
+  it('in the same Kernel goes on with the same audit', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    await edited(sandbox, 'new\n', 'old\n');
+    sandbox.detach();
+    const again = await bench.service.reattach(spec, sandbox.engineId, 2, nothing);
+    await edited(again!, 'newer\n', 'new\n');
+    const collection = await again!.collect();
+    expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
+    expect(textOf(collection.files[0]!.bytes)).toBe('newer\n');
+    again!.detach();
+  });
+
+  it('by a later Kernel goes on where the earlier one’s record ends', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    await edited(sandbox, 'new\n', 'old\n');
+    const recorded = sandbox.witness;
+    sandbox.detach();
+    const later = await sandboxBench({ homeId: bench.homeId });
+    const again = await later.service.reattach(spec, sandbox.engineId, 2, recorded);
+    const collection = await again!.collect();
+    expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
+    expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
+    again!.detach();
+  });
+
+  it('by a later Kernel brings the bytes, and says what no record vouches for', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    const recorded = sandbox.witness;
+    await edited(sandbox, 'new\n', 'old\n');
+    sandbox.detach();
+    const later = await sandboxBench({ homeId: bench.homeId });
+    const again = await later.service.reattach(spec, sandbox.engineId, 2, recorded);
+    const collection = await again!.collect();
+    expect(collection).toMatchObject({
+      state: 'partial',
+      reason: 'audit-beyond-record: 1',
+      equalsAudit: true,
+      audit: { agree: false },
+    });
+    expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
+    again!.detach();
+  });
+
+  it('by a later Kernel whose record is of another log is no agreement', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    const { entries } = sandbox.witness;
+    sandbox.detach();
+    const later = await sandboxBench({ homeId: bench.homeId });
+    const recorded = { entries, head: sha256('another log') };
+    const again = await later.service.reattach(spec, sandbox.engineId, 2, recorded);
+    expect(await again!.collect()).toMatchObject({ state: 'partial', reason: 'audit-disagrees' });
+    again!.detach();
+  });
+
+  it('is refused under a lower epoch; the sitting Kernel notices nothing', async () => {
+    const spec = bench.spec({ ...parts, epoch: 5 });
+    const sandbox = await bench.service.provision(spec, async () => {});
+    await withClient(sandbox.engineId, async (client) => {
+      client.say({ e: 4, k: 'e'.repeat(32), t: 'hello' });
+      expect(await client.until(({ t }) => t === 'refused')).toMatchObject({ reason: 'stale-epoch' });
+    });
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    sandbox.detach();
+  });
+
+  it('under a higher epoch takes over, and the earlier client is told so', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    const running = sandbox.run('sleep');
+    running.catch(() => {});
+    const later = await sandboxBench({ homeId: bench.homeId });
+    const again = await later.service.reattach(spec, sandbox.engineId, 2, nothing);
+    expect(await sandbox.ended).toMatchObject({ kind: 'protocol', reason: 'another Kernel has taken over' });
+    await expect(running).rejects.toMatchObject({ code: 'channel' });
+    // The command of the Kernel that is gone was ended, and the record says so.
+    const collection = await again!.collect();
+    expect(textOf(collection.auditLog!)).toContain('"end":{"kind":"cancelled"}');
+    again!.detach();
+  });
+
+  it('gives null for a container that does not run any more', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    sandbox.detach();
+    await bench.service.kill(sandbox.engineId);
+    expect(await bench.service.reattach(spec, sandbox.engineId, 2, nothing)).toBeNull();
+  });
+});
+
+describe('frames', () => {
+  it.each([
+    ['half a frame', '{"v":1,"t":"run","id":7,"n":"'],
+    ['half a multibyte character', Buffer.from('{"x":"ü').subarray(0, -1).toString('latin1')],
+    ['an endless line', 'x'.repeat(400_000)],
+    ['garbage and NUL', '\0\0\u0001[[[[{{{\n\n}}}'],
+    ['deep nesting', '['.repeat(100_000)],
+    ['prototype names', '{"__proto__":{"v":1},"constructor":1}\n'],
+    ['five thousand tiny lines', '{}\n'.repeat(5000)],
+  ])('of a dead client (%s) do not poison the next one', async (_, text) => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    sandbox.detach();
+    await withClient(sandbox.engineId, async (client) => {
+      client.raw(text);
+    });
+    const again = await bench.service.reattach(spec, sandbox.engineId, 2, nothing);
+    await edited(again!, 'new\n', 'old\n');
+    expect((await again!.run('true')).end).toEqual({ kind: 'exit', code: 0 });
+    expect(await again!.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    again!.detach();
+  });
+
+  it('of a second client are refused, recorded and without effect', async () => {
+    const { sandbox } = await sandboxWithSpec();
+    await withClient(sandbox.engineId, async (client) => {
+      const write = { t: 'write', id: 1000, path, expected: sha256('old\n'), size: 4, sha256: sha256('evil') };
+      client.say({ e: 1, k: 'f'.repeat(32), ...write });
+      expect(await client.until(({ t }) => t === 'refused')).toMatchObject({ reason: 'not-attached' });
+      client.say({ e: 1, k: 'f'.repeat(32), t: 'hello' });
+      client.say({ e: 1, k: 'f'.repeat(32), t: 'data', id: 1000, seq: 0, data: 'ZXZpbA==' });
+      client.say({ e: 1, k: 'f'.repeat(32), t: 'quiesce', id: 1001 });
+      await client.until(() => client.frames.filter(({ t }) => t === 'refused').length === 4);
+      client.raw(`${JSON.stringify({ v: 1, n: 'a'.repeat(32), e: 9, k: 'f'.repeat(32), t: 'hello' })}\n`);
+      await client.until((frame) => frame.t === 'refused' && frame.reason === 'wrong-nonce');
+    });
+    expect(textOf((await sandbox.read(path, 'agent')).bytes)).toBe('old\n');
+    expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
+    const collection = await sandbox.collect();
+    expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
+    expect(textOf(collection.auditLog!).match(/"op":"frame"/g)).toHaveLength(5);
+    sandbox.detach();
+  });
+
+  it('of another version are refused as such', async () => {
+    const { sandbox } = await sandboxWithSpec();
+    await withClient(sandbox.engineId, async (client) => {
+      client.say({ v: 2, e: 9, k: 'f'.repeat(32), t: 'hello' });
+      expect(await client.until(({ t }) => t === 'refused')).toMatchObject({ reason: 'wrong-version' });
+    });
+    sandbox.detach();
+  });
+});
+
+describe('silence', () => {
+  it('of the Kernel ends the workers after 15 s and holds the bytes', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    await edited(sandbox, 'new\n', 'old\n');
+    const running = sandbox.run('sleep');
+    running.catch(() => {});
+    // Its start is on the wire once a later request has been answered.
+    await sandbox.read(path, 'agent');
+    sandbox.detach();
+    await withClient(sandbox.engineId, async (client) => {
+      await client.until((frame) => frame.t === 'beat' && frame.phase === 'held');
+    });
+    const again = await bench.service.reattach(spec, sandbox.engineId, 2, nothing);
+    await expect(again!.run('true')).rejects.toMatchObject({ code: 'denied' });
+    await expect(edited(again!, 'x', 'new\n')).rejects.toMatchObject({ code: 'denied' });
+    const collection = await again!.collect();
+    expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
+    expect(textOf(collection.auditLog!)).toContain('"end":{"kind":"unknown","reason":"kernel-silent"}');
+    again!.detach();
+  });
+
+  it('of a client that is attached and does not read stops no deadline', async () => {
+    const { sandbox } = await sandboxWithSpec();
+    const big = Buffer.alloc(8 * 1024 * 1024, 'x');
+    await sandbox.write(path, big, sha256('old\n'));
+    const client = await supervisorClient(bench.engine, sandbox.engineId);
+    client.stream.pause();
+    const running = sandbox.run('sleep-1');
+    const read = sandbox.read(path, 'agent');
+    // Time itself is what is tested here: longer than the command's deadline, nobody reads.
+    await delay(3_000);
+    client.stream.resume();
+    expect((await read).bytes.length).toBe(big.length);
+    const { end, durationMs } = await running;
+    expect([end, durationMs < 2_500]).toEqual([{ kind: 'timeout', afterMs: 1000 }, true]);
+    client.leave();
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete' });
+    sandbox.detach();
+  });
+
+  it('of the supervisor is noticed, and the bytes are read without it', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    await edited(sandbox, 'new\n', 'old\n');
+    await asRoot(
+      sandbox.engineId,
+      `for (const p of fs.readdirSync('/proc')) if (/^\\d+$/.test(p) && p !== '1' && +p !== process.pid) process.kill(+p, 'SIGSTOP')`,
+    );
+    expect(await sandbox.ended).toMatchObject({ kind: 'silent' });
+    expect(await sandbox.collect()).toMatchObject({ state: 'none', via: 'none' });
+    const collection = await bench.service.collectByExec(spec, sandbox.engineId, nothing);
+    // The audit agrees as far as it goes; that nobody writes any more was not seen.
+    expect(collection).toMatchObject({
+      state: 'partial',
+      reason: 'not-quiet',
+      via: 'exec',
+      equalsAudit: true,
+      violations: [],
+      audit: { agree: true },
+    });
+    expect(collection.files.map(({ path: name, mode, bytes }) => [name, mode, textOf(bytes)])).toEqual([
+      ['src/a.py', 0o644, 'new\n'],
+    ]);
+    expect(await bench.service.kill(sandbox.engineId)).toMatchObject({ kind: 'stopped' });
+  });
+
+  it('for ever: a supervisor that died takes the bytes with it, and nothing is claimed', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    const running = sandbox.run('sleep');
+    running.catch(() => {});
+    await bench.service.kill(sandbox.engineId);
+    expect(await sandbox.ended).toEqual({ kind: 'stream-ended' });
+    await expect(running).rejects.toMatchObject({ code: 'channel' });
+    expect(await sandbox.collect()).toMatchObject({ state: 'none', files: [], auditLog: null, equalsAudit: null });
+    expect(await bench.service.collectByExec(spec, sandbox.engineId, nothing)).toMatchObject({
+      state: 'none',
+      via: 'none',
+    });
+  });
+});
+
+describe('an audit', () => {
+  const tampering: Record<string, [string, string]> = {
+    'is cut': [`fs.truncateSync('/exchange/audit.ndjson', 300)`, 'audit-damaged'],
+    'is gone': [`fs.unlinkSync('/exchange/audit.ndjson')`, 'ENOENT'],
+    'is empty': [`fs.truncateSync('/exchange/audit.ndjson', 0)`, 'audit-disagrees'],
+    'has one changed byte': [
+      `const f='/exchange/audit.ndjson'; fs.writeFileSync(f, fs.readFileSync(f,'utf8').replace('"mode":420','"mode":421'))`,
+      'audit-damaged',
+    ],
+  };
+  it.each(Object.entries(tampering))(
+    'that %s makes the collection incomplete, the bytes are kept',
+    async (_, [code, reason]) => {
+      const { sandbox } = await sandboxWithSpec();
+      await sandbox.read(path, 'agent');
+      await edited(sandbox, 'new\n', 'old\n');
+      await asRoot(sandbox.engineId, code);
+      const collection = await sandbox.collect();
+      expect(collection.state).toBe('partial');
+      if (reason !== 'ENOENT') expect(collection.reason).toContain(reason);
+      expect(collection.audit.agree).toBe(false);
+      expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
+      sandbox.detach();
+    },
+  );
+
+  it('does not agree with bytes that somebody else wrote', async () => {
+    const { sandbox } = await sandboxWithSpec();
+    await asRoot(
+      sandbox.engineId,
+      `fs.writeFileSync('/workspace/src/a.py','evil'); fs.writeFileSync('/workspace/test/a_test.py','weak'); fs.writeFileSync('/workspace/new','x'); fs.symlinkSync('/etc/passwd','/workspace/link')`,
+    );
+    const collection = await sandbox.collect();
+    expect(collection.equalsAudit).toBe(false);
+    expect(collection.violations.toSorted((a, b) => (a < b ? -1 : 1))).toEqual([
+      'appeared: new',
+      'changed: test/a_test.py',
+      'no plain file: link',
+    ]);
+    sandbox.detach();
+  });
+});
