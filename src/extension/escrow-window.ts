@@ -41,8 +41,18 @@ const unreachableAfterMs = 15_000;
 const now = (): number => Date.now();
 
 function treeWords(): TreeWords {
-  const sameDay = new Intl.DateTimeFormat(vscode.env.language, { hour: '2-digit', minute: '2-digit' });
-  const otherDay = new Intl.DateTimeFormat(vscode.env.language, { dateStyle: 'medium', timeStyle: 'short' });
+  const sameDay = new Intl.DateTimeFormat(vscode.env.language, {
+    hour: '2-digit',
+    minute: '2-digit',
+    hourCycle: 'h23',
+  });
+  const otherDay = new Intl.DateTimeFormat(vscode.env.language, {
+    day: 'numeric',
+    month: 'short',
+    hour: '2-digit',
+    minute: '2-digit',
+    hourCycle: 'h23',
+  });
   const number = new Intl.NumberFormat(vscode.env.language);
   return {
     t: vscode.l10n.t,
@@ -191,8 +201,9 @@ export class EscrowWindow implements vscode.Disposable {
       sessionsView.show(sessionTree(state, localFolders(), words));
       modelsView.show(modelsTree(state, words));
       healthView.show(healthTree(state, words));
-      const message = viewMessage(state, words);
-      for (const { view } of [sessionsView, modelsView, healthView]) view.message = message ?? '';
+      sessionsView.view.message = viewMessage(state, words, 'full');
+      modelsView.view.message = viewMessage(state, words, 'short');
+      healthView.view.message = viewMessage(state, words, 'short');
       const toReview = [...state.sessions.values()].filter(({ value }) =>
         value.candidates.some(({ decision, verdict }) => decision === null && verdict === 'passed'),
       ).length;
@@ -367,19 +378,18 @@ function unsavedOf(paths: readonly string[]): readonly string[] {
     .map((document) => document.uri.fsPath);
 }
 
-function viewMessage(state: WindowState, { t, time }: TreeWords): string | undefined {
+/** The line above a view's rows: since when they may be wrong, and (once, in the first view) why. */
+function viewMessage(state: WindowState, { t, time }: TreeWords, length: 'full' | 'short'): string {
   const { connection, lastHeardAt } = state;
   if (connection.kind === 'lost' && lastHeardAt !== null) {
-    const retry = connection.retrying ? t('Trying again.') : connection.next;
-    return t(
-      'Not connected; last observed {0}. {1} {2}',
-      time(lastHeardAt),
-      visible(connection.reason),
-      visible(retry),
-    );
+    const since = t('Not connected; last observed {0}.', time(lastHeardAt));
+    if (length === 'short') return since;
+    return [since, visible(connection.reason, 300), connection.retrying ? t('Trying again.') : visible(connection.next)]
+      .filter((part) => part !== '')
+      .join(' ');
   }
   if (connection.kind === 'connected' && connection.catchingUp) return t('Catching up…');
-  return undefined;
+  return '';
 }
 
 function publishKeys(state: WindowState): void {

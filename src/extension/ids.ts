@@ -15,6 +15,7 @@ export const commands = {
   newAttempt: 'escrow.session.attempt',
   attachSession: 'escrow.session.attach',
   detachSession: 'escrow.session.detach',
+  extendBudget: 'escrow.session.extend',
   closeSession: 'escrow.session.close',
   openCandidate: 'escrow.candidate.open',
   openCandidateFile: 'escrow.candidate.openFile',
@@ -85,5 +86,7 @@ export const textScheme = 'escrow-text';
 export const rowScheme = 'escrow-row';
 
 export const contractLanguage = 'escrow-contract';
+/** Output of programs and words of models: plain, and no links in it. */
+export const outputLanguage = 'escrow-output';
 export const contractGlob = '**/*.contract.jsonc';
 export const walkthroughId = 'escrow.firstSteps';

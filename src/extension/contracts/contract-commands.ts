@@ -39,17 +39,7 @@ export async function chooseContract(argument: unknown): Promise<vscode.Uri | un
       if (answer === create) await vscode.commands.executeCommand(commands.newContract);
       return undefined;
     }
-    const picked = await vscode.window.showQuickPick(
-      found
-        .toSorted((a, b) => a.path.localeCompare(b.path))
-        .map((entry) => ({
-          label: withoutIcons(visible(path.posix.basename(entry.path))),
-          description: withoutIcons(visible(vscode.workspace.asRelativePath(entry))),
-          uri: entry,
-        })),
-      { title: vscode.l10n.t('Contract'), placeHolder: vscode.l10n.t('Which contract?'), matchOnDescription: true },
-    );
-    uri = picked?.uri;
+    uri = found.length === 1 ? only : await pickContract(found);
   }
   if (uri === undefined) return undefined;
   if (!isContract(uri)) {
@@ -69,6 +59,23 @@ export async function chooseContract(argument: unknown): Promise<vscode.Uri | un
     );
   }
   return uri;
+}
+
+async function pickContract(found: readonly vscode.Uri[]): Promise<vscode.Uri | undefined> {
+  const picked = await vscode.window.showQuickPick(
+    found
+      .toSorted((a, b) => a.path.localeCompare(b.path))
+      .map((uri) => {
+        const folder = path.posix.dirname(vscode.workspace.asRelativePath(uri));
+        return {
+          label: withoutIcons(visible(path.posix.basename(uri.path))),
+          description: folder === '.' ? '' : withoutIcons(visible(folder)),
+          uri,
+        };
+      }),
+    { title: vscode.l10n.t('Contract'), placeHolder: vscode.l10n.t('Which contract?'), matchOnDescription: true },
+  );
+  return picked?.uri;
 }
 
 /** Runs the baseline of a frozen contract as an operation of the window. */

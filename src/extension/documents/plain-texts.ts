@@ -1,11 +1,18 @@
 import * as vscode from 'vscode';
-import { textScheme } from '../ids.ts';
+import { outputLanguage, textScheme } from '../ids.ts';
 import { visible } from '../visible-text.ts';
 
 /** Texts that are kept for open documents; older ones are forgotten. */
 const kept = 100;
 
-/** Words of a model or a program as read-only plain text: no language, so nothing in them is interpreted. */
+/** Gives a document the language in which nothing is interpreted and nothing is a link. */
+export async function asOutput(document: vscode.TextDocument): Promise<vscode.TextDocument> {
+  return document.languageId === outputLanguage
+    ? document
+    : vscode.languages.setTextDocumentLanguage(document, outputLanguage);
+}
+
+/** Words of a model or a program as read-only plain text. */
 export class PlainTexts implements vscode.Disposable {
   readonly #texts = new Map<string, string>();
   readonly #registration: vscode.Disposable;

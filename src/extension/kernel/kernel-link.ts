@@ -106,7 +106,10 @@ export class KernelLink {
       );
     }
     try {
-      const result: Result<M> = await live.client.sendRequest(method, params, token);
+      // A last argument that is undefined would be sent as a second parameter.
+      const result: Result<M> = await (token === undefined
+        ? live.client.sendRequest(method, params)
+        : live.client.sendRequest(method, params, token));
       this.#options.store.update({ lastHeardAt: this.#options.now() });
       return result;
     } catch (error) {

@@ -2,14 +2,14 @@ import * as vscode from 'vscode';
 import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import type { CandidateView, IntegrationView, SessionView } from '../../protocol/views.ts';
 import { EscrowError } from '../../protocol/errors.ts';
-import { commands, settings } from '../ids.ts';
+import { commands } from '../ids.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { isTreeNode } from '../tree-argument.ts';
 import { showInformation } from '../messages.ts';
 import { visible } from '../visible-text.ts';
 import { integrationWords, shortDigest } from '../trees/words.ts';
 import { candidateActions } from './candidate-actions.ts';
-import { reviewerName } from './reviewer-name.ts';
+import { assertedReviewer } from './asserted-reviewer.ts';
 
 interface Chosen {
   readonly session: SessionView;
@@ -69,11 +69,6 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     return picked?.chosen;
   }
 
-  async function reviewer(root: string): Promise<{ name: string; channel: 'window' }> {
-    const setting = vscode.workspace.getConfiguration().get<string>(settings.reviewerName) ?? '';
-    return { name: await reviewerName(setting, root), channel: 'window' };
-  }
-
   function tell(integration: IntegrationView): void {
     if (integration.state === 'integrated' || integration.state === 'undone') {
       log.info(`integration ${integration.id}: ${integration.state} (${integration.files.join(', ')})`);
@@ -115,7 +110,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
         session: chosen.session.id,
         candidate: chosen.candidate.digest,
         verification: passedVerification,
-        reviewer: await reviewer(chosen.session.root),
+        reviewer: await assertedReviewer(chosen.session.root),
       });
       observer.put(session);
       if (integration !== null) tell(integration);
@@ -159,7 +154,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
         await link.request('candidate/reject', {
           session: chosen.session.id,
           candidate: chosen.candidate.digest,
-          reviewer: await reviewer(chosen.session.root),
+          reviewer: await assertedReviewer(chosen.session.root),
           comment,
           correct,
         }),

@@ -1,16 +1,35 @@
 import * as vscode from 'vscode';
 import type { SessionId } from '../../protocol/primitives.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import type { Params, Result } from '../../protocol/methods.ts';
 import type { SessionView } from '../../protocol/views.ts';
 import { chooseContract, requireDiscriminating, runBaseline } from '../contracts/contract-commands.ts';
+import { asOutput } from '../documents/plain-texts.ts';
 import { workspaceUri } from '../documents/workspace-files.ts';
 import { commands, views } from '../ids.ts';
 import { showInformation } from '../messages.ts';
+import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { isTreeNode } from '../tree-argument.ts';
 import { bindingWords } from '../trees/words.ts';
 import { formatArtefactUri } from '../uris.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { chooseModel } from './model-picker.ts';
+
+/** How many more attempts a person allows; undefined when they leave it. */
+async function askForAttempts(): Promise<number | undefined> {
+  const text = await vscode.window.showInputBox({
+    title: vscode.l10n.t('Allow More Attempts'),
+    prompt: vscode.l10n.t(
+      'The attempts of this contract are used up, over all its sessions. How many more? Your decision is recorded.',
+    ),
+    value: '1',
+    ignoreFocusOut: true,
+    validateInput: (value) =>
+      /^([1-9]|1\d|20)$/.test(value.trim()) ? undefined : vscode.l10n.t('A number from 1 to 20.'),
+  });
+  return text === undefined ? undefined : Number(text);
+}
 
 /** Start, cancel, attempt again, attach, and the documents of a session. */
 export function sessionCommands(parts: WindowParts): CommandTable {
@@ -52,6 +71,25 @@ export function sessionCommands(parts: WindowParts): CommandTable {
     await parts.revealSession(session);
   }
 
+  /** Starts; where the budget is spent, a person may decide to allow more, by name. Undefined when they do not. */
+  async function startWithinBudget(
+    params: Params<'session/start'>,
+    title: string,
+  ): Promise<Result<'session/start'> | undefined> {
+    const start = (more: Pick<Params<'session/start'>, 'extend'>): Promise<Result<'session/start'>> =>
+      parts.operations.run(vscode.l10n.t('Starting'), visible(title), (token) =>
+        link.request('session/start', { ...params, ...more }, token),
+      );
+    try {
+      return await start({});
+    } catch (error) {
+      if (!EscrowError.is(error, 'BudgetSpent')) throw error;
+      const attempts = await askForAttempts();
+      if (attempts === undefined) return undefined;
+      return start({ extend: { attempts, reviewer: await assertedReviewer(params.root) } });
+    }
+  }
+
   return {
     [commands.startSession]: async (argument) => {
       const contract = await chooseContract(argument);
@@ -65,9 +103,11 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       const baseline = frozen.baseline?.result === 'discriminates' ? frozen.baseline : await runBaseline(parts, frozen);
       for (const check of baseline.checks) log.info(`baseline ${check.id}: ${check.verdict}\n${check.tail}`);
       requireDiscriminating(baseline);
-      const started = await parts.operations.run(vscode.l10n.t('Starting'), visible(frozen.contract.title), (token) =>
-        link.request('session/start', { digest: frozen.digest, ...model }, token),
+      const started = await startWithinBudget(
+        { digest: frozen.digest, root: frozen.root, ...model },
+        frozen.contract.title,
       );
+      if (started === undefined) return;
       observer.took(started.session, started.token);
       log.info(`session ${started.session.id} started: ${bindingWords(started.session.binding, vscode.l10n.t)}`);
       await observer.watchWorkspace(started.session.id);
@@ -85,6 +125,19 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       );
       if (session === undefined) return;
       observer.put(await link.request('session/attempt', { session: session.id, token: observer.token(session.id) }));
+    },
+    [commands.extendBudget]: async (argument) => {
+      const session = await chooseSession(argument, ({ state }) => state !== 'closed');
+      if (session === undefined) return;
+      const attempts = await askForAttempts();
+      if (attempts === undefined) return;
+      observer.put(
+        await link.request('session/extend', {
+          session: session.id,
+          attempts,
+          reviewer: await assertedReviewer(session.root),
+        }),
+      );
     },
     [commands.closeSession]: async (argument) => {
       const session = await chooseSession(
@@ -142,7 +195,8 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       if (!isTreeNode(argument) || argument.target.kind !== 'output') return;
       const { name, sha256, size } = argument.target;
       const uri = vscode.Uri.from(formatArtefactUri({ kind: 'output', path: name, sha256, size }));
-      await vscode.window.showTextDocument(uri, { preview: true });
+      const document = await asOutput(await vscode.workspace.openTextDocument(uri));
+      await vscode.window.showTextDocument(document, { preview: true });
     },
     [commands.showText]: async (argument) => {
       if (!isTreeNode(argument) || argument.target.kind !== 'text') return;

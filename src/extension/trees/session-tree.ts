@@ -416,6 +416,7 @@ function sessionNode(
   summary: SessionSummary,
   view: SessionView | undefined,
   state: WindowState,
+  newest: boolean,
   words: TreeWords,
 ): TreeNode {
   const { t, time } = words;
@@ -447,10 +448,11 @@ function sessionNode(
       active && mine && 'cancellable',
       mine ? 'controlled' : view?.controller === null ? 'free' : 'observed',
       another && mine && 'another',
+      view !== undefined && !active && view.budget.used >= view.budget.attempts && view.state !== 'closed' && 'spent',
       !active && mine && summary.state !== 'closed' && 'closable',
     ),
     target: { kind: 'session', session: summary.id },
-    collapsible: active ? 'expanded' : 'collapsed',
+    collapsible: active || newest ? 'expanded' : 'collapsed',
     children:
       view === undefined
         ? 'load'
@@ -464,7 +466,7 @@ function sessionNode(
             node({
               id: `${view.id}/contract`,
               label: t('Contract'),
-              description: visible(view.contractPath),
+              description: visible(relativeTo(view.root, view.contractPath)),
               tooltip: t('Frozen as {0}. The file may have changed since.', shortDigest(view.contractDigest)),
               icon: { id: 'file-code', tone: 'plain' },
               target: { kind: 'contract', root: view.root, path: view.contractPath },
@@ -472,6 +474,11 @@ function sessionNode(
             }),
           ],
   });
+}
+
+/** A path as it lies below a root; unchanged when it does not. */
+function relativeTo(root: string, file: string): string {
+  return file.startsWith(root) ? file.slice(root.length).replace(/^[\\/]+/, '') : file;
 }
 
 function operationNode(operation: Operation, { t, time }: TreeWords): TreeNode {
@@ -528,7 +535,9 @@ export function sessionTree(state: WindowState, folders: readonly string[], word
   const here: TreeNode[] = [];
   const elsewhere: TreeNode[] = [];
   for (const { summary, view } of sorted) {
-    (belongsTo(summary.root, folders) ? here : elsewhere).push(sessionNode(summary, view, state, words));
+    const ours = belongsTo(summary.root, folders);
+    const newest = ours && here.length === 0;
+    (ours ? here : elsewhere).push(sessionNode(summary, view, state, newest, words));
   }
   const rows = [...state.operations.map((operation) => operationNode(operation, words)), ...here];
   if (elsewhere.length > 0) {

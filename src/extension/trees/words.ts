@@ -121,11 +121,11 @@ export function verdictWords(verdict: CandidateView['verdict'], t: Localize): st
     case 'unverified':
       return t('not verified');
     case 'passed':
-      return t('checks passed');
+      return t('passed');
     case 'failed':
-      return t('checks failed');
+      return t('failed');
     case 'incomplete':
-      return t('checks incomplete');
+      return t('incomplete');
     case 'flaky':
       return t('flaky: passed and failed on the same bytes');
     default:

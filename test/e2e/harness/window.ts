@@ -72,11 +72,10 @@ export class WorkbenchWindow {
     await this.page.keyboard.press('Enter');
   }
 
-  /** Opens Escrow's view container with a click on its activity-bar icon. */
+  /** Shows Escrow's view container. By command: a click on its icon would hide it where it was restored. */
   async openEscrow(): Promise<void> {
-    const icon = this.page.locator('.activitybar .action-item a[aria-label^="Escrow"]').first();
-    await icon.waitFor();
-    if ((await this.page.locator('.composite.title h2', { hasText: /^Escrow/i }).count()) === 0) await icon.click();
+    await this.page.locator('.activitybar .action-item a[aria-label^="Escrow"]').first().waitFor();
+    await this.command('View: Show Escrow');
     await this.pane('Sessions').waitFor();
   }
 
@@ -102,14 +101,30 @@ export class WorkbenchWindow {
     return this.page.locator('.statusbar-item', { hasText: 'Escrow' }).first();
   }
 
+  /** A button in the title of the active editor, by its name. */
+  editorAction(name: RegExp): Locator {
+    return this.page.locator('.editor-actions').getByRole('button', { name });
+  }
+
+  /** Opens a file of the folder by its name, with the keyboard in it. */
+  async openFile(name: string): Promise<void> {
+    await this.page.keyboard.press('Control+P');
+    const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
+    await input.waitFor();
+    await input.fill(name);
+    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: name }).first().waitFor();
+    await this.page.keyboard.press('Enter');
+    await this.page.locator('.editor-group-container.active .monaco-editor.focused').first().waitFor();
+  }
+
   notification(): Locator {
     return this.page.locator('.notification-toast .notification-list-item-message');
   }
 
   async screenshot(name: string): Promise<string> {
     const folder = path.join(root, 'test-results', 'screenshots');
-    await mkdir(folder, { recursive: true });
     const file = path.join(folder, `${name}.png`);
+    await mkdir(path.dirname(file), { recursive: true });
     await this.page.screenshot({ path: file, animations: 'disabled' });
     return file;
   }

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, open, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, open, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -38,6 +38,8 @@ export const quietSettings: Readonly<Record<string, unknown>> = {
   'chat.commandCenter.enabled': false,
   'editor.minimap.enabled': false,
   'editor.cursorBlinking': 'solid',
+  // In a browser it is on by default; the tests need an editor that stays unsaved.
+  'files.autoSave': 'off',
   'extensions.autoCheckUpdates': false,
   'extensions.autoUpdate': false,
   'extensions.ignoreRecommendations': true,
@@ -78,6 +80,14 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+/** Main processes of the browsers that this test run started. */
+async function browserProcesses(): Promise<readonly number[]> {
+  const children = await descendants(process.pid);
+  return children
+    .filter(({ command }) => command.includes('--remote-debugging-pipe') && !command.includes('--type='))
+    .map(({ pid }) => pid);
+}
+
 async function answers(url: string): Promise<true | undefined> {
   return fetch(url).then(
     (response) => (response.ok ? true : undefined),
@@ -93,6 +103,7 @@ export class Workbench {
   readonly #settings: Record<string, unknown>;
   readonly #browsers = new Set<Browser>();
   readonly #windows = new Set<WorkbenchWindow>();
+  readonly #browserPids = new Map<Browser, number>();
   #shared: Promise<Browser> | undefined;
 
   private constructor(folder: string, url: string, server: ChildProcess, settings: Record<string, unknown>) {
@@ -112,10 +123,10 @@ export class Workbench {
 
     if (options.vsix === undefined) {
       // The server registers what it finds in the folder at its first start. A development path would need the smoke
-      // test driver, with which no notification is drawn and every modal is refused.
-      await mkdir(at('extensions', 'escrow.escrow'));
+      // test driver, with which no notification is drawn and every modal is refused. Copies, not links: the extension
+      // host knows an extension by the real path of its code.
       for (const name of ['package.json', 'package.nls.json', 'dist', 'media', 'l10n']) {
-        await symlink(path.join(root, name), at('extensions', 'escrow.escrow', name));
+        await cp(path.join(root, name), at('extensions', 'escrow.escrow', name), { recursive: true });
       }
     }
 
@@ -178,6 +189,7 @@ export class Workbench {
   async #launch(): Promise<Browser> {
     const executablePath = await findChromium();
     if (executablePath === null) throw new Error('no Chromium: run node scripts/setup-workbench.ts');
+    const before = await browserProcesses();
     const browser = await chromium.launch({
       executablePath,
       args: [
@@ -192,6 +204,8 @@ export class Workbench {
       ],
     });
     this.#browsers.add(browser);
+    const [main] = (await browserProcesses()).filter((pid) => !before.includes(pid));
+    if (main !== undefined) this.#browserPids.set(browser, main);
     browser.on('disconnected', () => this.#browsers.delete(browser));
     return browser;
   }
@@ -217,12 +231,37 @@ export class Workbench {
     await writeFile(path.join(this.folder, 'user', 'User', 'settings.json'), JSON.stringify(this.#settings, null, 1));
   }
 
+  /** Ends a window's whole browser at once, as a crash does. The window must have a browser of its own. */
+  async killBrowser(window: WorkbenchWindow): Promise<void> {
+    const pid = this.#browserPids.get(window.browser);
+    if (pid === undefined) throw new Error('the browser of this window is not known');
+    const gone = Promise.withResolvers<void>();
+    window.browser.once('disconnected', () => gone.resolve());
+    const children = await descendants(pid);
+    process.kill(pid, 'SIGKILL');
+    await gone.promise;
+    for (const child of children) {
+      try {
+        process.kill(child.pid, 'SIGKILL');
+      } catch {
+        // Gone with its parent.
+      }
+    }
+    this.#windows.delete(window);
+  }
+
   /** Process ids of the extension hosts, the oldest first. */
   async extensionHosts(): Promise<readonly number[]> {
     const pid = this.server.pid;
     if (pid === undefined) return [];
     const found = (await descendants(pid)).filter((entry) => entry.command.includes('--type=extensionHost'));
     return found.map((entry) => entry.pid).toSorted((a, b) => a - b);
+  }
+
+  /** A picture of every open window, for the eyes of whoever looks why a test failed. */
+  async screenshots(name: string): Promise<void> {
+    const windows = [...this.#windows].filter((window) => !window.page.isClosed());
+    await Promise.allSettled(windows.map((window, index) => window.screenshot(`${name}-${index + 1}`)));
   }
 
   async dispose(): Promise<void> {
