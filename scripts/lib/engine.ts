@@ -194,8 +194,10 @@ export async function stopOurDockerd(ui: Ui): Promise<boolean> {
   if (text === undefined) return false;
   const { pid, start } = JSON.parse(text) as Remembered;
   if ((await startOf(pid)) === start) {
-    const words = [...(await asRoot('ending the container engine')), 'kill', String(pid)];
-    await run(words[0] ?? 'kill', words.slice(1));
+    const [sudo, ...quiet] = await asRoot('ending the container engine');
+    // A minimal system has no program called kill; every shell has it built in.
+    if (sudo === undefined) process.kill(pid, 'SIGTERM');
+    else await run(sudo, [...quiet, 'sh', '-c', `kill ${pid}`]);
     const deadline = performance.now() + 30_000;
     while ((await startOf(pid)) === start) {
       if (performance.now() > deadline)
