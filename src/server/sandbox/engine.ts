@@ -272,7 +272,7 @@ export class ContainerEngine {
   async exec(
     id: string,
     argv: readonly string[],
-  ): Promise<{ readonly output: Readable; exitCode(): Promise<number | null> }> {
+  ): Promise<{ readonly output: Readable; readonly exitCode: () => Promise<number | null> }> {
     const client = await this.#negotiated();
     const created = await settled(
       'exec create',
@@ -290,11 +290,13 @@ export class ContainerEngine {
 
   async images(labels: readonly string[]): Promise<readonly ImageFacts[]> {
     const client = await this.#negotiated();
-    const filters = labels.length === 0 ? {} : { filters: { label: [...labels] } };
-    const found = await settled('images', client.listImages(filters), requestMs);
+    // All: an image without a tag that another one is built on is hidden otherwise.
+    const which = { all: true, ...(labels.length === 0 ? {} : { filters: { label: [...labels] } }) };
+    const found = await settled('images', client.listImages(which), requestMs);
     return found.map((image) => ({
       id: image.Id,
-      tags: image.RepoTags ?? [],
+      // Engines write a name for "no name".
+      tags: (image.RepoTags ?? []).filter((tag) => tag !== '<none>:<none>'),
       created: image.Created,
       size: image.Size,
       labels: (image.Labels as Record<string, string> | null) ?? {},

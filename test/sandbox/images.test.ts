@@ -1,0 +1,215 @@
+// A base image is hostile until it has been flattened: nothing of its configuration and nothing privileged of its files
+// is left, and nothing of it was executed.
+import { readFile } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import Docker from 'dockerode';
+import { extract, pack } from 'tar-stream';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sha256 } from '../../src/protocol/hash.ts';
+import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
+import { prepareImage } from '../../src/server/sandbox/image-preparation.ts';
+import { executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
+
+let bench: SandboxBench;
+const made = new Set<string>();
+
+beforeAll(async () => {
+  bench = await sandboxBench();
+}, 120_000);
+afterAll(async () => {
+  // Newest first: what was built on an image goes before it.
+  for (const id of [...made].toReversed()) {
+    // Engines take an image without a tag away with the last one that was built on it.
+    if ((await bench.engine.inspectImage(id)) !== undefined) await bench.engine.removeImage(id);
+  }
+  await bench.dispose();
+});
+
+type Entry = Parameters<ReturnType<typeof pack>['entry']>[0];
+
+const hostileConfiguration = [
+  'VOLUME /workspace',
+  'VOLUME /data',
+  'HEALTHCHECK --interval=1s CMD touch /tmp/as-root',
+  'ENV NODE_OPTIONS=--require=/evil.js LD_PRELOAD=/evil.so TZ=Mars PATH=/evil',
+  'ENTRYPOINT ["/evil"]',
+  'CMD ["evil"]',
+  'USER nobody',
+  'WORKDIR /evil',
+  'EXPOSE 80',
+  'LABEL escrow.executor=forged',
+];
+
+/** An image of these files with this configuration, made by the engine's own import. */
+async function base(entries: readonly (Entry & { text?: string })[], changes: readonly string[]): Promise<string> {
+  const archive = pack();
+  for (const { text, ...header } of entries) {
+    if (text === undefined) archive.entry({ size: 0, ...header });
+    else archive.entry(header, text);
+  }
+  archive.finalize();
+  const docker = new Docker();
+  const progress = (await docker.importImage(Readable.from(archive), {
+    changes: [...changes],
+  })) as unknown as Readable;
+  let text = '';
+  for await (const part of progress) text += String(part);
+  const id = /sha256:[0-9a-f]{64}/.exec(text)?.[0];
+  if (id === undefined) throw new Error(text);
+  made.add(id);
+  return id;
+}
+
+async function prepare(id: string) {
+  const prepared = await prepareImage(bench.engine, {
+    base: id,
+    // Stands for Node: nothing of the image is started here.
+    nodePath: '/bin/true',
+    nodeVersion: 'v0.0.0',
+    executorPath,
+    log: () => {},
+  });
+  for (const image of await bench.engine.images([`escrow.base=${id}`])) made.add(image.id);
+  made.delete(prepared.digest);
+  made.add(prepared.digest);
+  return prepared;
+}
+
+/** Every file of an image: name → [type, mode, owner, hash]. */
+async function filesOf(
+  image: string,
+): Promise<Map<string, { type: string; mode: string; uid: number; sha256: string }>> {
+  const id = await bench.engine.create({
+    Image: image,
+    Cmd: ['x'],
+    Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId },
+  });
+  const found = new Map<string, { type: string; mode: string; uid: number; sha256: string }>();
+  const reader = extract();
+  const files = await bench.engine.exportFiles(id);
+  files.pipe(reader);
+  for await (const entry of reader) {
+    const parts: Buffer[] = [];
+    for await (const part of entry as unknown as AsyncIterable<Buffer>) parts.push(part);
+    const { name, type, mode, uid } = entry.header;
+    found.set(name.replace(/\/$/, ''), {
+      type,
+      mode: (mode & 0o7777).toString(8),
+      uid,
+      sha256: sha256(Buffer.concat(parts)),
+    });
+  }
+  await bench.engine.remove(id);
+  return found;
+}
+
+const plain: readonly (Entry & { text?: string })[] = [
+  { name: 'etc', type: 'directory', mode: 0o755 },
+  { name: 'etc/hello', mode: 0o644, text: 'hello' },
+];
+
+describe('a prepared image', () => {
+  it('has nothing of its base’s configuration', async () => {
+    const imported = await base(plain, hostileConfiguration);
+    // An engine's import takes no stop signal: it comes with a commit.
+    const handle = await bench.engine.create({
+      Image: imported,
+      StopSignal: 'SIGCONT',
+      Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId },
+    });
+    const { Id: id } = (await new Docker().getContainer(handle).commit({})) as { Id: string };
+    made.add(id);
+    await bench.engine.remove(handle);
+    expect((await bench.engine.inspectImage(id))?.Config).toMatchObject({ StopSignal: 'SIGCONT', User: 'nobody' });
+    expect((await bench.engine.inspectImage(id))?.Config.Volumes).toMatchObject({ '/data': {} });
+    const { digest, made: isNew } = await prepare(id);
+    expect(isNew).toBe(true);
+    const image = await bench.engine.inspectImage(digest);
+    const { Config: config } = image!;
+    expect({
+      volumes: config.Volumes ?? null,
+      health: (config as { Healthcheck?: unknown }).Healthcheck ?? null,
+      environment: (config.Env ?? []).filter((line) => !line.startsWith('PATH=/usr')),
+      entry: config.Entrypoint ?? null,
+      command: config.Cmd ?? null,
+      user: config.User,
+      stop: (config as { StopSignal?: string }).StopSignal ?? '',
+      folder: config.WorkingDir,
+      ports: config.ExposedPorts ?? null,
+      build: config.OnBuild ?? [],
+    }).toEqual({
+      volumes: null,
+      health: null,
+      environment: [],
+      entry: null,
+      // Of the handle that it was committed from; a sandbox names its own.
+      command: ['/nonexistent'],
+      user: '',
+      stop: '',
+      folder: '',
+      ports: null,
+      build: [],
+    });
+    expect(config.Labels?.['escrow.executor']).toBe(sha256(await readFile(executorPath)));
+    // Again: the same image, nothing made.
+    expect(await prepare(id)).toMatchObject({ digest, made: false });
+  });
+
+  it('has ours in place of the base’s, no set-id bit, no device, no pipe', async () => {
+    const id = await base(
+      [
+        ...plain,
+        { name: 'usr', type: 'directory', mode: 0o755 },
+        { name: 'usr/su', mode: 0o6755, text: 'suid' },
+        { name: 'usr/also-su', mode: 0o6755, type: 'link', linkname: 'usr/su' },
+        { name: 'usr/link', type: 'symlink', linkname: '../../../../etc/shadow' },
+        { name: 'usr/pipe', type: 'fifo', mode: 0o666 },
+        { name: 'usr/disk', type: 'block-device', mode: 0o666, devmajor: 254, devminor: 0 },
+        { name: 'opt/escrow', type: 'directory', mode: 0o777 },
+        { name: 'opt/escrow/executor.cjs', mode: 0o777, text: 'evil' },
+        { name: 'opt/escrow/launch', mode: 0o777, text: 'evil' },
+        { name: 'workspace', type: 'directory', mode: 0o777 },
+        { name: 'workspace/planted', mode: 0o777, text: 'evil' },
+        { name: 'exchange', type: 'symlink', linkname: '/usr' },
+        { name: 'tmp/planted', mode: 0o777, text: 'evil' },
+      ],
+      [],
+    );
+    const files = await filesOf((await prepare(id)).digest);
+    const facts = (name: string) => {
+      const one = files.get(name);
+      return one === undefined ? null : `${one.type} ${one.mode} ${one.uid}`;
+    };
+    const privileged = [...files].filter(([, { mode }]) => (Number.parseInt(mode, 8) & 0o6000) !== 0);
+    expect(privileged).toEqual([]);
+    // Which of the two names is the file and which the link is the engine's choice.
+    const suid = ['usr/su', 'usr/also-su'].map((name) => files.get(name)).find((one) => one?.type === 'file');
+    expect(suid).toMatchObject({ mode: '755', sha256: sha256('suid') });
+    expect(facts('usr/link')).toMatch(/^symlink/);
+    for (const gone of ['usr/pipe', 'usr/disk', 'workspace/planted', 'tmp/planted']) expect(facts(gone)).toBeNull();
+    expect(facts('workspace')).toBe('directory 755 0');
+    expect(facts('exchange')).toBe('directory 700 0');
+    expect(facts('tmp')).toBe('directory 1777 0');
+    expect(facts('home/worker')).toBe('directory 700 10001');
+    expect(facts('opt/escrow')).toBe('directory 755 0');
+    expect(files.get('opt/escrow/executor.cjs')).toMatchObject({
+      mode: '644',
+      uid: 0,
+      sha256: sha256(await readFile(executorPath)),
+    });
+    expect(files.get('opt/escrow/launch')).toMatchObject({ mode: '755', uid: 0, sha256: sha256(launcherProgram()) });
+    expect(files.get('etc/hello')?.sha256).toBe(sha256('hello'));
+  });
+
+  it('is not made of a base with ONBUILD or /etc/ld.so.preload, and nothing is left of the try', async () => {
+    const onBuild = await base(plain, ['ONBUILD RUN touch /evil']);
+    const preload = await base([...plain, { name: 'etc/ld.so.preload', mode: 0o644, text: '/evil.so\n' }], []);
+    for (const id of [onBuild, preload]) {
+      await expect(prepare(id)).rejects.toMatchObject({ code: 'ImageUnavailable' });
+      expect(await bench.engine.images([`escrow.base=${id}`])).toEqual([]);
+    }
+    await expect(prepare('no-such-base:1')).rejects.toMatchObject({ code: 'ImageUnavailable' });
+    const left = await bench.engine.list(['escrow.image=preparation']);
+    expect(left).toEqual([]);
+  });
+});
