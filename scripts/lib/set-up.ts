@@ -1,8 +1,10 @@
 import { ensureBaseImage, ensurePreparedImage } from '../base-image.ts';
 import { ensureWorkbench } from '../setup-workbench.ts';
 import { bundle } from './bundle.ts';
+import { ensureDebianPackages, isDebian } from './debian.ts';
 import { ensureEngine } from './engine.ts';
-import type { Ui } from './ui.ts';
+import { run } from './run.ts';
+import { SetupError, type Ui } from './ui.ts';
 
 export interface SetUpParts {
   /** A container engine that answers, the base image and the image with the executor. */
@@ -13,12 +15,22 @@ export interface SetUpParts {
   readonly workbench: boolean;
 }
 
+/** Contracts take their files from what git tracks. Throws SetupError. */
+async function ensureGit(ui: Ui): Promise<void> {
+  const found = await run('git', ['--version']).catch(() => undefined);
+  if (found?.code === 0) return;
+  if (!(await isDebian()))
+    throw new SetupError('git is not installed', 'Install git, then run the same command again.');
+  await ensureDebianPackages(['git'], 'contracts take their files from what git tracks', ui);
+}
+
 /**
  * Brings this machine to where Escrow runs. Idempotent: what is there is only checked. Packages and Node were seen to by
  * `bootstrap.mjs` before this could run. Throws SetupError with what to do.
  */
 export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
   ui.log(`node ${process.versions.node}, packages as locked`);
+  await ensureGit(ui);
   if (parts.engine) {
     await ensureEngine(ui);
     // The prepared image is found by the executor's hash, so the executor comes first.
