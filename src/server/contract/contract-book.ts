@@ -4,7 +4,7 @@ import { EscrowError } from '../../protocol/errors.ts';
 import type { ContractDigest, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
 import type { PlacedFile } from '../sandbox/port.ts';
 import type { Frozen } from './freeze-contract.ts';
-import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
+import type { NewEvent, Store, ViewRow } from '../store/port.ts';
 
 type FreezeRecord = Omit<ContractView, 'baseline'>;
 
@@ -43,14 +43,14 @@ export class ContractBook {
       sourceSha256,
       shipped: this.#shipped.has(digest),
     };
-    this.#append(digest, { type: 'contract.frozen', data: record as unknown as Json }, [
+    this.#append(digest, { type: 'contract.frozen', data: record }, [
       {
         kind: 'contract',
         key: recordKey(digest, root),
         root,
         createdAt: known?.createdAt ?? frozenAt,
         updatedAt: frozenAt,
-        json: record as unknown as Json,
+        json: record,
       },
     ]);
     return this.#view(record);
@@ -92,14 +92,14 @@ export class ContractBook {
 
   recordBaseline(view: BaselineView): void {
     const at = this.#now();
-    this.#append(view.contractDigest, { type: 'baseline.recorded', data: view as unknown as Json }, [
+    this.#append(view.contractDigest, { type: 'baseline.recorded', data: view }, [
       {
         kind: 'baseline',
         key: view.contractDigest,
         root: '',
         createdAt: at,
         updatedAt: at,
-        json: view as unknown as Json,
+        json: view,
       },
     ]);
   }

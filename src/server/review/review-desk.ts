@@ -120,7 +120,13 @@ export class ReviewDesk {
           applied.state === 'applied'
             ? { state: 'integrated' as const, reason: null }
             : { state: 'partial' as const, reason: applied.reason };
-        sessions.execute(session, { kind: 'observe-integration', id, ...seen, moved });
+        sessions.execute(session, {
+          kind: 'observe-integration',
+          id,
+          ...seen,
+          moved,
+          newFolders: applied.state === 'applied' ? applied.newFolders : [],
+        });
       } catch (error) {
         this.#observe(session, id, 'refused', error);
         throw error;
@@ -146,6 +152,7 @@ export class ReviewDesk {
         const applied = await applyChanges({
           id,
           purpose: 'undo',
+          emptyFolders: owner.newFolders,
           tree: await openTreeFiles(state.root),
           journals: this.#journals,
           changes,
