@@ -5,6 +5,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { escrow, type CliResult } from '../../../scripts/lib/cli.ts';
 import { dist } from '../../../scripts/lib/root.ts';
+import { processStart } from '../../../src/protocol/process-identity.ts';
 import { exampleRepo, type ExampleRepo } from '../../fixtures/example-repo.ts';
 import { endKernel, eventually, makeHome } from '../../fixtures/kernel.ts';
 
@@ -144,14 +145,7 @@ describe('the built command line and Kernel', () => {
   it('leaves no Kernel behind when its folder goes idle', async () => {
     await writeFile(path.join(home, 'settings.json'), JSON.stringify({ idleExitMs: 50 }));
     const { pid } = (await cli('kernel', 'start')).value as { pid: number };
-    await eventually('the Kernel ends by itself', () => {
-      try {
-        process.kill(pid, 0);
-        return false;
-      } catch {
-        return true;
-      }
-    });
+    await eventually('the Kernel ends by itself', async () => (await processStart(pid)) === undefined);
     expect((await cli('kernel', 'status')).code).toBe(3);
   });
 });
