@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { BaselineView, ContractDiagnostic, ContractView } from './contract.ts';
 import {
   ArtefactRef,
+  AttemptId,
   CandidateDigest,
   ContractDigest,
   FencingToken,
@@ -16,9 +17,13 @@ import {
   AwaySummary,
   CandidateView,
   EvidenceEvent,
+  EngineKind,
+  EngineApproval,
   InferenceOptions,
   IntegrationView,
   KernelStatus,
+  LiveInference,
+  LoopSwitches,
   ModelView,
   SessionSummary,
   SessionView,
@@ -57,7 +62,20 @@ export const methods = {
   'kernel/probe': m('read', nothing, KernelStatus),
   /** Settles what runs (trigger `kernel_drain`), then exits. `force` false refuses when something is unsettled. */
   'kernel/stop': m('write', z.strictObject({ settle: z.boolean() }), z.strictObject({ stopping: z.boolean() })),
-  'kernel/models': m('read', nothing, z.strictObject({ models: z.array(ModelView) })),
+  'kernel/models': m(
+    'read',
+    nothing,
+    z.strictObject({
+      models: z.array(ModelView),
+      /** Engines that could not be asked, and why: an empty list is not the same as a silent engine. */
+      silent: z.array(z.strictObject({ engine: EngineKind, host: z.string(), code: z.string(), next: z.string() })),
+    }),
+  ),
+  /** Servers on this machine that a person has approved as engine for chat completions. */
+  'engine/list': m('read', nothing, z.strictObject({ approvals: z.array(EngineApproval) })),
+  /** Records that prompts may be sent to this loopback server. Replaces an earlier approval. */
+  'engine/approve': m('write', z.strictObject({ host: z.string().min(1).max(400), reviewer }), EngineApproval),
+  'engine/revoke': m('write', z.strictObject({ host: z.string().min(1).max(400), reviewer }), nothing),
 
   'contract/check': m(
     'read',
@@ -80,10 +98,12 @@ export const methods = {
       digest: ContractDigest,
       /** The folder whose contract is meant; needed only where the same contract was frozen in more than one. */
       root: absolutePath.optional(),
-      engine: z.enum(['ollama', 'rehearsal']),
-      /** Ollama: a tag. Rehearsal: a script's name, or an absolute path of a script file. */
+      engine: EngineKind,
+      /** Ollama: a tag. Chat completions: the model's id there. Rehearsal: a script's name, or an absolute path of a script file. */
       model: z.string().min(1).max(1024),
       options: InferenceOptions.partial().optional(),
+      /** Help for small models that is to differ from the default; part of the binding. */
+      switches: LoopSwitches.partial().optional(),
       /** `false` leaves the session without controller, bounded by its contract alone. */
       control: z.boolean().default(true),
       /** A person's decision to allow more attempts than the contract's budget; recorded with their name. */
@@ -130,6 +150,21 @@ export const methods = {
   'session/extend': m(
     'write',
     z.strictObject({ session: SessionId, attempts: z.number().int().min(1).max(20), reviewer }),
+    SessionView,
+  ),
+  /**
+   * A person's recorded action on an attempt whose end could not be observed (`pending`): it settles as not confirmed.
+   * `since` is that of the wait that they looked at. Needs no control of the session.
+   */
+  'session/reconcile': m(
+    'write',
+    z.strictObject({
+      session: SessionId,
+      attempt: AttemptId,
+      since: WallTime,
+      reviewer,
+      why: z.string().min(1).max(4000),
+    }),
     SessionView,
   ),
   'session/close': m('write', z.strictObject({ session: SessionId, token: FencingToken }), SessionView),
@@ -233,6 +268,8 @@ export const notifications = {
   'evidence/events': z.strictObject({ events: z.array(EvidenceEvent) }),
   /** State that is not evidence changed (queue, presence, health, clients): fetch `kernel/status` or the session. */
   'kernel/changed': z.strictObject({ what: z.enum(['status', 'session']), session: SessionId.nullable() }),
+  /** A running request came further: shown, never kept. At most a few a second; null when it is over. */
+  'session/live': z.strictObject({ session: SessionId, live: LiveInference.nullable() }),
   /** A client lost control of a session to another. */
   'session/controlLost': z.strictObject({ session: SessionId, by: z.string() }),
 } as const;

@@ -23,6 +23,8 @@ export const InferenceOptions = z.strictObject({
   seed: z.number().int().nonnegative(),
   think: z.union([z.boolean(), z.enum(['low', 'medium', 'high'])]),
   keepAlive: z.string().max(16),
+  /** Speculative draft tokens a step; 0 leaves it off. Drafts can change greedy output, so it is part of the binding. */
+  draftNumPredict: z.number().int().min(0).max(64),
 });
 export type InferenceOptions = z.infer<typeof InferenceOptions>;
 
@@ -34,8 +36,23 @@ export const LoopSwitches = z.strictObject({
   wholeFile: z.boolean(),
   nudgeEmptyTurn: z.boolean(),
   executeTextCalls: z.boolean(),
+  /** A `finish` that the visible checks speak against is asked back once. */
+  finishGate: z.boolean(),
 });
 export type LoopSwitches = z.infer<typeof LoopSwitches>;
+
+/** Kinds of engine. `chat-completions`: a server on this machine that speaks `/v1/chat/completions` (llama.cpp and the like). */
+export const EngineKind = z.enum(['ollama', 'chat-completions', 'rehearsal']);
+export type EngineKind = z.infer<typeof EngineKind>;
+
+/** The file that holds a model's weights. `claimed` is what its name says, `hashed` what this host read. */
+export const WeightsFile = z.strictObject({
+  path: z.string(),
+  sizeBytes: z.number().nullable(),
+  claimed: Sha256.nullable(),
+  hashed: Sha256.nullable(),
+});
+export type WeightsFile = z.infer<typeof WeightsFile>;
 
 export const ModelIdentity = z.strictObject({
   tag: z.string(),
@@ -46,13 +63,18 @@ export const ModelIdentity = z.strictObject({
   contextAdvertised: z.number().int().nullable(),
   capabilities: z.array(z.string()),
   sizeBytes: z.number().nullable(),
+  /** Digest of the chat template as the engine told it; null where it does not. */
+  templateDigest: Sha256.nullable(),
+  weights: WeightsFile.nullable(),
+  /** What the engine cannot prove about this model, one code each, e.g. `digest`, `loaded_context`. */
+  unproven: z.array(z.string()),
   witness: Witness,
 });
 export type ModelIdentity = z.infer<typeof ModelIdentity>;
 
 /** The exact identity of who works and where. A change of any digest is a new binding. */
 export const Binding = z.strictObject({
-  engine: z.strictObject({ kind: z.enum(['ollama', 'rehearsal']), version: z.string(), host: z.string() }),
+  engine: z.strictObject({ kind: EngineKind, version: z.string(), host: z.string() }),
   model: ModelIdentity,
   options: InferenceOptions,
   switches: LoopSwitches,
@@ -133,6 +155,18 @@ export const SettlementView = z.strictObject({
   confirmed: z.boolean(),
   /** What is not known, one code each, e.g. `engine_idle`, `bytes`. */
   unknown: z.array(z.string()),
+  /** A person ended the wait for an observation; `saw` is what the container engine said at that moment. */
+  supervised: z
+    .strictObject({
+      at: WallTime,
+      by: z.string(),
+      channel: z.enum(['window', 'tty', 'script']),
+      why: z.string(),
+      saw: z.string(),
+      blockedIn: AttemptPhase,
+      waitingFor: z.string(),
+    })
+    .nullable(),
 });
 export type SettlementView = z.infer<typeof SettlementView>;
 
@@ -148,10 +182,17 @@ export const Receipt = z.strictObject({
   doneReason: z.string().nullable(),
   totalMs: z.number().nullable(),
   loadMs: z.number().nullable(),
+  /** Time on the prompt and on the output, as the engine says. */
+  promptMs: z.number().nullable(),
+  outputMs: z.number().nullable(),
+  /** Prompt tokens that the engine took from its cache; null where it does not tell. */
+  cachedTokens: z.number().int().nullable(),
   wallMs: z.number(),
   verified: z.boolean(),
   /** Named findings, e.g. `digest_changed`, `context_smaller`; empty when verified. */
   findings: z.array(z.string()),
+  /** Named remarks that void nothing, e.g. `partly_on_cpu`, `digest_unproven`. */
+  notes: z.array(z.string()),
   witness: Witness,
 });
 export type Receipt = z.infer<typeof Receipt>;
@@ -176,6 +217,86 @@ export const LimitReceipt = z.strictObject({
 });
 export type LimitReceipt = z.infer<typeof LimitReceipt>;
 
+/** What an attempt took, from its receipts. Null: no receipt told it. */
+export const AttemptMetrics = z.strictObject({
+  requests: z.number().int(),
+  /** Requests that gave no usable turn. */
+  failed: z.number().int(),
+  promptTokens: z.number().int().nullable(),
+  outputTokens: z.number().int().nullable(),
+  cachedTokens: z.number().int().nullable(),
+  /** Milliseconds that the engine says it worked, loading included. */
+  providerMs: z.number().nullable(),
+  loadMs: z.number().nullable(),
+  /** Milliseconds on the wall from sending to the verified receipt, summed over the requests. */
+  inferenceMs: z.number(),
+  /** Milliseconds on the wall from the reservation to the settlement; null while it runs. */
+  wallMs: z.number().nullable(),
+});
+export type AttemptMetrics = z.infer<typeof AttemptMetrics>;
+
+/** Memory of this machine at one moment, in bytes. `gpus` null: no driver told it. */
+export const MemoryReading = z.strictObject({
+  at: WallTime,
+  hostTotal: z.number(),
+  hostFree: z.number(),
+  gpus: z
+    .array(z.strictObject({ name: z.string(), driver: z.string(), total: z.number(), free: z.number() }))
+    .nullable(),
+});
+export type MemoryReading = z.infer<typeof MemoryReading>;
+
+/** One difference between two looks at what an engine has. `before` and `after` are digests, versions or sizes. */
+export const InventoryChange = z.strictObject({
+  what: z.enum([
+    'engine_version',
+    'model_added',
+    'model_removed',
+    'model_changed',
+    'loaded',
+    'unloaded',
+    'file_added',
+    'file_removed',
+    'file_changed',
+  ]),
+  name: z.string(),
+  before: z.string().nullable(),
+  after: z.string().nullable(),
+});
+export type InventoryChange = z.infer<typeof InventoryChange>;
+
+/** The engine's side of an attempt: what it ran on, and what changed on this machine. Null: not told or not observed. */
+export const AttemptEngine = z.strictObject({
+  modelStore: z.string().nullable(),
+  device: z.string().nullable(),
+  driver: z.string().nullable(),
+  gpuShare: z.number().nullable(),
+  layersOffloaded: z.number().int().nullable(),
+  kvBytes: z.number().nullable(),
+  memory: MemoryReading.nullable(),
+  /** Least free memory seen while requests ran. */
+  lowest: z.strictObject({ hostFree: z.number(), gpuFree: z.number().nullable() }).nullable(),
+  /** Against the end of the last attempt on this engine; null for the first. */
+  sinceLast: z.array(InventoryChange).nullable(),
+  /** From the start to the settlement of this attempt; null where one of the two looks failed. */
+  during: z.array(InventoryChange).nullable(),
+});
+export type AttemptEngine = z.infer<typeof AttemptEngine>;
+
+/** What a running request does at this moment. Not evidence: it is shown and forgotten. `text` is hostile. */
+export const LiveInference = z.strictObject({
+  attempt: AttemptId,
+  n: z.number().int(),
+  state: z.enum(['loading', 'thinking', 'answering']),
+  /** Milliseconds since the request was sent. */
+  sinceMs: z.number(),
+  /** The newest of what was streamed. */
+  text: z.string(),
+  /** Characters streamed so far. */
+  chars: z.number().int(),
+});
+export type LiveInference = z.infer<typeof LiveInference>;
+
 export const AttemptView = z.strictObject({
   id: AttemptId,
   number: z.number().int().min(1),
@@ -194,6 +315,8 @@ export const AttemptView = z.strictObject({
   requests: z.number().int(),
   promptTokens: z.number().int(),
   outputTokens: z.number().int(),
+  metrics: AttemptMetrics,
+  engine: AttemptEngine.nullable(),
   container: z
     .strictObject({
       name: z.string(),
@@ -300,6 +423,8 @@ export const SessionView = z.strictObject({
   controller: ControllerView.nullable(),
   observers: z.number().int(),
   budget: z.strictObject({ attempts: z.number().int(), used: z.number().int() }),
+  /** The request that is under way, as far as its stream has come. */
+  live: LiveInference.nullable(),
   attempts: z.array(AttemptView),
   candidates: z.array(CandidateView),
   createdAt: WallTime,
@@ -368,12 +493,37 @@ export const KernelStatus = z.strictObject({
 });
 export type KernelStatus = z.infer<typeof KernelStatus>;
 
+/** Whether a model's weights fit the free memory of this machine now. `unknown`: a size or the memory is not told. */
+export const ModelFit = z.strictObject({
+  state: z.enum(['fits_gpu', 'fits_host', 'too_large', 'unknown']),
+  needBytes: z.number().nullable(),
+  hostFree: z.number().nullable(),
+  gpuFree: z.number().nullable(),
+});
+export type ModelFit = z.infer<typeof ModelFit>;
+
 export const ModelView = ModelIdentity.extend({
-  engine: z.enum(['ollama', 'rehearsal']),
+  engine: EngineKind,
+  /** `cloud`, `no_tools`: the code why no session can be started with it. */
   refused: z.string().nullable(),
   description: z.string(),
+  loaded: z.boolean(),
+  fit: ModelFit.nullable(),
 });
 export type ModelView = z.infer<typeof ModelView>;
+
+/** A person's recorded approval of a server on this machine as engine for chat completions. */
+export const EngineApproval = z.strictObject({
+  host: z.string(),
+  /** As asserted by the client. */
+  reviewer: z.string(),
+  channel: z.enum(['window', 'tty', 'script']),
+  at: WallTime,
+  /** The server's own word at the approval; another one later is a finding. */
+  version: z.string().nullable(),
+  revoked: z.boolean(),
+});
+export type EngineApproval = z.infer<typeof EngineApproval>;
 
 /** One event of the evidence log as clients see it. `data` is typed inside the Kernel; clients fetch views. */
 export const EvidenceEvent = z.strictObject({

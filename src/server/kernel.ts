@@ -30,6 +30,7 @@ import { SessionDesk } from './session/session-desk.ts';
 import { Sessions } from './session/sessions.ts';
 import { Slots } from './session/slots.ts';
 import { openAttempt } from './session/state.ts';
+import { Leftovers } from './session/leftovers.ts';
 import { candidateView } from './session/view.ts';
 import { WorkspaceView } from './session/workspace-view.ts';
 import type { StoredEvent } from './store/port.ts';
@@ -73,7 +74,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     monotonic,
   });
   const sessions = new Sessions(store, monotonic);
-  const slots = new Slots(1, () => broadcast('status', null));
+  const slots = new Slots(settings.concurrentSandboxes, () => broadcast('status', null));
   const contracts = new ContractBook(store, now, new Set(Object.values(shippedContracts)));
   const runs = new RunLedger(store, now);
   const health = new HealthWatch({
@@ -141,6 +142,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       profile: { name: contract.contract.profile, digest: sandbox.profileDigest(contract.contract.profile) },
     });
 
+  const leftovers = new Leftovers({ sandbox, sessions, runs, store, log });
   const desk = new SessionDesk({
     sessions,
     contracts,
@@ -152,12 +154,14 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     driver,
     candidateHeld: (id) => verifier.verifyHeld(id),
     changed,
+    sees: (id, attempt) => leftovers.sees(id, attempt),
   });
   const control = new Control({
     sessions,
     settle: (id, trigger) => desk.settle(id, trigger),
     controlChanged: (id) => desk.controlChanged(id),
     uiUnreachableMs: settings.uiUnreachableMs,
+    log,
     now,
   });
   desk.useControl(control);
@@ -218,6 +222,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     'kernel/probe': async () => {
       await health.probe();
       desk.nudge();
+      tasks.own('sweep of leftovers', leftovers.sweep());
       return status();
     },
     'kernel/stop': ({ settle }) => {
@@ -301,6 +306,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       sessions.execute(id, { kind: 'extend-budget', attempts, by: reviewer.name, channel: reviewer.channel });
       return session(id);
     },
+    'session/reconcile': (params) => desk.resolvePending(params),
     'session/close': ({ session: id, token }, { client }) => desk.close(client, id, token),
 
     'candidate/get': ({ session: id, candidate }) => {
@@ -368,6 +374,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       await review.reconcile();
       verifier.reconcile();
       desk.reconcile();
+      tasks.own('sweep of leftovers', leftovers.sweep());
       log('info', 'reconciled', { open: sessions.open().length, runs: runs.live().length });
     },
     clientConnected(client) {

@@ -20,6 +20,8 @@ const SettingsFile = z.strictObject({
   graceMs: milliseconds.optional(),
   /** Milliseconds without a proof of the window's renderer until settlement. */
   uiUnreachableMs: milliseconds.optional(),
+  /** Sandboxes, and with them inference jobs, that may be active at once. */
+  concurrentSandboxes: z.number().int().min(1).max(8).optional(),
   /** Folder of rehearsal scripts; null: those that are shipped. */
   rehearsalDir: z.string().min(1).max(4096).nullable().optional(),
 });
@@ -31,6 +33,7 @@ export interface KernelSettings {
   readonly executionEnabled: boolean;
   readonly graceMs: number;
   readonly uiUnreachableMs: number;
+  readonly concurrentSandboxes: number;
   readonly rehearsalDir: string | null;
 }
 
@@ -42,6 +45,7 @@ export const defaultSettings: KernelSettings = {
   executionEnabled: true,
   graceMs: 20_000,
   uiUnreachableMs: 300_000,
+  concurrentSandboxes: 1,
   rehearsalDir: null,
 };
 
@@ -74,6 +78,7 @@ function fromEnvironment(env: Environment): Record<string, unknown> {
       enabled === undefined ? undefined : enabled === 'true' ? true : enabled === 'false' ? false : enabled,
     graceMs: number('ESCROW_GRACE_MS'),
     uiUnreachableMs: number('ESCROW_UI_UNREACHABLE_MS'),
+    concurrentSandboxes: number('ESCROW_CONCURRENT_SANDBOXES'),
     rehearsalDir: text('ESCROW_REHEARSAL_DIR'),
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));

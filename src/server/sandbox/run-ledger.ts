@@ -56,6 +56,12 @@ export class RunLedger {
     return this.#store.views('run', { root: 'live', limit: 100_000 }).map((row) => row.key);
   }
 
+  /** How far the record of a run has come; undefined: there is none. */
+  recorded(run: string): 'live' | 'settled' | undefined {
+    const row = this.#store.view('run', run);
+    return row === undefined ? undefined : (row.json as unknown as RunRow).absent ? 'settled' : 'live';
+  }
+
   /** Kills, confirms and removes what a run left behind. True when its absence was seen. */
   async settle(run: string, sandbox: SandboxService): Promise<boolean> {
     const row = this.#row(run);

@@ -8,15 +8,25 @@ import type { InferenceEngine } from '../inference/port.ts';
 import type { Logger } from '../log.ts';
 import {
   SandboxFault,
+  type AbsenceObservation,
   type Collection,
+  type ObservedContainer,
   type ProvisionFact,
   type Sandbox,
   type SandboxService,
   type SandboxSpec,
+  type StopObservation,
 } from '../sandbox/port.ts';
-import type { ArtefactStore } from '../store/port.ts';
+import { StaleEpoch, type ArtefactStore } from '../store/port.ts';
 import type { CollectionRecord } from './events.ts';
 import { next } from './next.ts';
+import {
+  engineStateOf,
+  recordedStateOf,
+  recoveryTable,
+  type EngineState,
+  type RecoveryAction,
+} from './recovery-table.ts';
 import type { Sessions } from './sessions.ts';
 import type { AttemptState, SessionState } from './state.ts';
 
@@ -51,6 +61,18 @@ export interface AttemptDriverDeps {
   readonly at: (point: string) => void;
 }
 
+type Owed =
+  { readonly kind: 'end'; readonly end: AgentEnd } | { readonly kind: 'settle'; readonly trigger: SettlementTrigger };
+
+/** What the engine was seen to say of the attempt's container, and what the table makes of it. */
+interface Look {
+  readonly engine: EngineState;
+  readonly action: RecoveryAction;
+  readonly container: ObservedContainer | undefined;
+  /** Why the engine gave no answer; empty where it did. */
+  readonly fault: string;
+}
+
 /** Ends a promise's wait, never the promise: undefined after `ms`. */
 async function within<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
@@ -80,8 +102,8 @@ export class AttemptDriver {
   #working: Promise<AgentEnd> | undefined;
   #generating = false;
   #tries = 0;
-  /** An end that could not be recorded yet; until it is, nothing else is begun. */
-  #unrecorded: AgentEnd | undefined;
+  /** What could not be recorded yet; until it is, nothing else is begun. The first one stands. */
+  #owed: Owed | undefined;
   #nudge: (() => void) | undefined;
 
   constructor(deps: AttemptDriverDeps, session: SessionId, attempt: AttemptId) {
@@ -99,9 +121,21 @@ export class AttemptDriver {
     return this.#tries >= patientTries;
   }
 
-  /** Begins settlement: the token is advanced durably first, then the work is aborted. The first trigger stands. */
+  /**
+   * Begins settlement: the token is advanced durably first, then the work is aborted. The first trigger stands. Never
+   * throws: what can't be recorded now is owed, and the work ends all the same.
+   */
   settle(trigger: SettlementTrigger): void {
-    this.#deps.sessions.execute(this.#session, { kind: 'settle', attempt: this.#attempt, trigger });
+    try {
+      if (this.#owed === undefined) this.#execute({ kind: 'settle', attempt: this.#attempt, trigger });
+    } catch (error) {
+      this.#owed ??= { kind: 'settle', trigger };
+      this.#deps.log('error', 'settlement began without a record', {
+        attempt: this.#attempt,
+        trigger,
+        error: messageOf(error),
+      });
+    }
     this.#abort.abort();
   }
 
@@ -119,10 +153,10 @@ export class AttemptDriver {
       try {
         switch (effect.kind) {
           case 'provision':
-            if (!this.#recordOwedEnd()) await this.#provision();
+            if (!this.#recordOwed()) await this.#provision();
             break;
           case 'work':
-            if (!this.#recordOwedEnd()) await this.#work();
+            if (!this.#recordOwed()) await this.#work();
             break;
           case 'quiesce':
             await this.#quiesce();
@@ -149,15 +183,31 @@ export class AttemptDriver {
         }
         this.#deps.at(`after-${effect.kind}`);
       } catch (error) {
+        // A later Kernel owns this attempt and its container now: nothing of it is touched any more.
+        if (error instanceof StaleEpoch) {
+          this.#abort.abort();
+          this.#sandbox?.detach();
+          this.#deps.log('error', 'a later Kernel has taken over', { attempt: this.#attempt });
+          return;
+        }
         await this.#recordingFailed(error);
       }
     }
   }
 
-  #recordOwedEnd(): boolean {
-    if (this.#unrecorded === undefined) return false;
-    this.#execute({ kind: 'end', attempt: this.#attempt, end: this.#unrecorded });
+  /** True when something was owed and is recorded now; throws while it can't be. */
+  #recordOwed(): boolean {
+    const owed = this.#owed;
+    if (owed === undefined) return false;
+    const attempt = this.#attempt;
+    if (owed.kind === 'end') this.#execute({ kind: 'end', attempt, end: owed.end });
+    else this.#execute({ kind: 'settle', attempt, trigger: owed.trigger });
+    this.#owed = undefined;
     return true;
+  }
+  /** The cause of the end is known already, recorded or owed. */
+  get #ending(): boolean {
+    return this.#owed !== undefined || this.#state().settling !== null;
   }
 
   #whole(): SessionState {
@@ -213,7 +263,7 @@ export class AttemptDriver {
       this.#sandbox = await this.#deps.sandbox.provision(spec, onFact, this.#abort.signal);
     } catch (error) {
       // Settled meanwhile: the loop goes on with settlement, whatever provisioning said.
-      if (this.#state().settling !== null) return;
+      if (this.#ending) return;
       const code = SandboxFault.is(error) ? error.code : EscrowError.is(error) ? error.code : 'provision_failed';
       this.#execute({
         kind: 'end',
@@ -230,7 +280,7 @@ export class AttemptDriver {
     const attempt = this.#attempt;
     const sandbox = this.#sandbox;
     if (sandbox === undefined) {
-      // Only after a restart: the agent is never run again.
+      // Only after a restart: the agent is never run again (the table says `settle` whatever the engine says).
       this.settle('kernel_restart');
       return;
     }
@@ -279,7 +329,7 @@ export class AttemptDriver {
     const end = await Promise.race([this.#working, channelGone, aborted]).finally(() => clearTimeout(lease));
     this.#deps.at('work-ended');
     this.#witness();
-    if (this.#state().settling !== null) return;
+    if (this.#ending) return;
     this.#execute({ kind: 'end', attempt, end });
     this.#abort.abort();
   }
@@ -352,7 +402,24 @@ export class AttemptDriver {
         await this.#engineIdle();
       }
     }
-    await this.#reattach();
+    if (this.#sandbox === undefined) {
+      const { engine, action, fault } = await this.#look();
+      if (action === 'wait') {
+        this.#execute({ kind: 'pend', attempt, waitingFor: waitingFor(engine, fault) });
+        return;
+      }
+      if (action !== 'quiesce') {
+        this.#execute({
+          kind: 'step',
+          attempt,
+          step: 'quiesce',
+          observed: action === 'note_quiet',
+          facts: { container: engine },
+        });
+        return;
+      }
+      await this.#reattach();
+    }
     const seen =
       this.#sandbox === undefined
         ? undefined
@@ -367,6 +434,38 @@ export class AttemptDriver {
       observed: seen?.empty === true,
       facts: seen === undefined ? { reason: 'supervisor_silent' } : { killed: seen.killed, ms: seen.ms },
     });
+  }
+
+  /** Asks the engine for this attempt's container, among our own. An id that was not recorded yet is recorded. */
+  async #look(): Promise<Look> {
+    const { container: known } = this.#state();
+    let engine: EngineState;
+    let container: ObservedContainer | undefined;
+    let fault = '';
+    try {
+      const all = await this.#deps.sandbox.list();
+      container = all.find(
+        (c) =>
+          c.ours &&
+          (known?.engineId == null
+            ? c.name === known?.name && c.owner === this.#attempt
+            : c.engineId === known.engineId),
+      );
+      engine = engineStateOf(container);
+    } catch (error) {
+      engine = 'no_answer';
+      fault = messageOf(error);
+    }
+    if (container !== undefined && known !== null && known.engineId === null) {
+      this.#execute({
+        kind: 'container',
+        attempt: this.#attempt,
+        state: engine === 'created' ? 'created' : 'running',
+        engineId: container.engineId,
+      });
+    }
+    const action = recoveryTable[recordedStateOf(this.#state())][engine];
+    return { engine, action, container, fault };
   }
 
   /** Makes this side of the audit chain durable as far as it has come. */
@@ -409,37 +508,47 @@ export class AttemptDriver {
 
   async #collect(): Promise<void> {
     const attempt = this.#attempt;
-    await this.#reattach();
-    let collection =
-      this.#sandbox === undefined
-        ? undefined
-        : await within(
-            bounds.collect,
-            this.#sandbox.collect().catch(() => undefined),
-          );
+    let collection = await this.#collectByChannel();
+    let reason = 'supervisor_silent';
     if (collection === undefined) {
-      this.#sandbox?.detach();
-      const engineId = this.#state().container?.engineId ?? null;
-      const fallback = engineId === null ? undefined : await this.#collectByExec(engineId);
-      if (fallback === 'unreachable') {
-        this.#execute({ kind: 'pend', attempt, waitingFor: 'container_engine' });
+      const { engine, action, fault } = await this.#look();
+      if (action === 'wait') {
+        this.#execute({ kind: 'pend', attempt, waitingFor: waitingFor(engine, fault) });
         return;
       }
-      collection = fallback;
+      if (action === 'collect') {
+        // A restarted Kernel has no channel yet. One that was there and failed is given up for the fixed reader.
+        if (this.#sandbox === undefined) {
+          await this.#reattach();
+          collection = await this.#collectByChannel();
+        }
+        collection ??= await this.#collectByExec();
+      } else reason = `container_${engine}`;
     }
     this.#deps.at('collected-in-memory');
-    const record = collection === undefined ? nothingCollected('container_gone') : await this.#keep(collection);
+    const record = collection === undefined ? nothingCollected(reason) : await this.#keep(collection);
     this.#execute({ kind: 'collected', attempt, collection: record });
   }
 
-  async #collectByExec(engineId: string): Promise<Collection | 'unreachable' | undefined> {
+  /** Undefined where there is no channel, or nothing came through it. */
+  async #collectByChannel(): Promise<Collection | undefined> {
+    const sandbox = this.#sandbox;
+    if (sandbox === undefined) return undefined;
+    const seen = await within(
+      bounds.collect,
+      sandbox.collect().catch(() => undefined),
+    );
+    return seen?.state === 'none' ? undefined : seen;
+  }
+
+  async #collectByExec(): Promise<Collection | undefined> {
+    this.#sandbox?.detach();
+    const engineId = this.#state().container?.engineId ?? null;
+    if (engineId === null) return undefined;
     try {
-      const all = await this.#deps.sandbox.list();
-      const mine = all.find((c) => c.engineId === engineId);
-      if (mine === undefined || mine.state !== 'running') return undefined;
-      return await this.#deps.sandbox.collectByExec(await this.#spec(), engineId, this.#state().witness);
+      const seen = await this.#deps.sandbox.collectByExec(await this.#spec(), engineId, this.#state().witness);
+      return seen.state === 'none' ? undefined : seen;
     } catch (error) {
-      if (EscrowError.is(error, 'EngineUnavailable') || SandboxFault.is(error, 'engine')) return 'unreachable';
       this.#deps.log('warn', 'fallback collection failed', { attempt: this.#attempt, error: messageOf(error) });
       return undefined;
     }
@@ -470,9 +579,13 @@ export class AttemptDriver {
 
   async #stop(): Promise<void> {
     const attempt = this.#attempt;
-    const container = this.#state().container;
     this.#sandbox?.detach();
-    const seen = await this.#deps.sandbox.kill(container?.engineId ?? container?.name ?? '');
+    const { engine, action, container, fault } = await this.#look();
+    if (action === 'wait') {
+      this.#execute({ kind: 'pend', attempt, waitingFor: waitingFor(engine, fault) });
+      return;
+    }
+    const seen = container === undefined ? ({ kind: 'absent' } as const) : await this.#kill(container);
     this.#deps.at('killed');
     switch (seen.kind) {
       case 'stopped':
@@ -495,16 +608,33 @@ export class AttemptDriver {
     }
   }
 
+  #kill(container: ObservedContainer): Promise<StopObservation> {
+    return this.#deps.sandbox.kill(container.engineId);
+  }
+
   async #release(): Promise<void> {
     const attempt = this.#attempt;
-    const container = this.#state().container;
-    const seen = await this.#deps.sandbox.remove(container?.engineId ?? container?.name ?? '');
+    const { engine, action, container, fault } = await this.#look();
+    if (action === 'wait') {
+      this.#execute({ kind: 'pend', attempt, waitingFor: waitingFor(engine, fault) });
+      return;
+    }
+    const seen = await this.#remove(action, container);
     this.#deps.at('removed');
     if (seen.kind === 'absent') {
       this.#execute({ kind: 'step', attempt, step: 'release', observed: true, facts: { absent: true } });
     } else {
       this.#execute({ kind: 'pend', attempt, waitingFor: `absence: ${seen.reason}` });
     }
+  }
+
+  async #remove(action: RecoveryAction, container: ObservedContainer | undefined): Promise<AbsenceObservation> {
+    if (container === undefined) return { kind: 'absent' };
+    if (action === 'stop_and_remove') {
+      const stopped = await this.#kill(container);
+      if (stopped.kind === 'unconfirmed') return { kind: 'present', reason: stopped.reason };
+    }
+    return this.#deps.sandbox.remove(container.engineId);
   }
 
   #finish(): void {
@@ -522,28 +652,27 @@ export class AttemptDriver {
   /** Waits, then looks at what could not be seen. Only a sight of it leaves `cancellation_pending`. */
   async #observe(): Promise<void> {
     const attempt = this.#attempt;
-    const { pending, container } = this.#state();
     await this.#pause();
-    const target = container?.engineId ?? container?.name ?? '';
-    switch (pending?.blockedIn) {
-      case 'stopping': {
-        const seen = await this.#deps.sandbox.kill(target);
-        if (seen.kind !== 'unconfirmed') this.#execute({ kind: 'unblock', attempt, seen: seen.kind });
-        return;
+    const { engine, action, container } = await this.#look();
+    // A person may have ended the wait meanwhile; the loop asks again what is next.
+    if (this.#state().phase !== 'cancellation_pending' || action === 'wait') return;
+    switch (action) {
+      case 'stop': {
+        const seen = container === undefined ? ({ kind: 'absent' } as const) : await this.#kill(container);
+        if (seen.kind === 'unconfirmed') return;
+        break;
       }
-      case 'releasing': {
-        const seen = await this.#deps.sandbox.remove(target);
-        if (seen.kind === 'absent') this.#execute({ kind: 'unblock', attempt, seen: 'absent' });
-        return;
+      case 'remove':
+      case 'stop_and_remove': {
+        const seen = await this.#remove(action, container);
+        if (seen.kind !== 'absent') return;
+        break;
       }
-      default: {
-        const answered = await this.#deps.sandbox.list().then(
-          () => true,
-          () => false,
-        );
-        if (answered) this.#execute({ kind: 'unblock', attempt, seen: 'engine_answers' });
-      }
+      default:
     }
+    if (this.#state().phase !== 'cancellation_pending') return;
+    this.#execute({ kind: 'unblock', attempt, seen: engine });
+    this.#tries = 0;
   }
 
   /** The record could not be written (disk full, allowance). The stop is attempted all the same, then recording again. */
@@ -553,11 +682,12 @@ export class AttemptDriver {
     const state = this.#state();
     const storage = EscrowError.is(error, 'StorageFull') || EscrowError.is(error, 'StorageUnwritable');
     if (state.settling === null) {
-      this.#unrecorded ??= storage
+      const end: AgentEnd = storage
         ? { kind: 'resource', code: 'storage', detail: messageOf(error) }
         : { kind: 'infrastructure', code: 'internal', detail: messageOf(error) };
+      this.#owed ??= { kind: 'end', end };
       try {
-        this.#recordOwedEnd();
+        this.#recordOwed();
         return;
       } catch (again) {
         this.#deps.log('error', 'nor could its end', { attempt: this.#attempt, error: messageOf(again) });
@@ -593,6 +723,10 @@ export class AttemptDriver {
     this.#nudge = undefined;
   }
 }
+
+/** What a person reads of an observation that is missing. */
+const waitingFor = (engine: EngineState, fault: string): string =>
+  engine === 'no_answer' ? `container_engine: ${fault}` : `container is ${engine}`;
 
 const nothingCollected = (reason: string): CollectionRecord => ({
   state: 'none',

@@ -1,6 +1,7 @@
 import type { ClientId, FencingToken, SessionId, WallTime } from '../../protocol/primitives.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { ControllerView, SettlementTrigger } from '../../protocol/views.ts';
+import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';
 import type { ControllerRecord } from './events.ts';
 import type { Sessions } from './sessions.ts';
@@ -13,6 +14,7 @@ export interface ControlDeps {
   /** A session's control changed: its waiting attempt may have to be parked or queued again. */
   readonly controlChanged: (session: SessionId) => void;
   readonly uiUnreachableMs: number;
+  readonly log: Logger;
   readonly now: () => WallTime;
 }
 
@@ -191,8 +193,13 @@ export class Control {
       if (state.controller?.clientId !== clientId) continue;
       const settles = presence.onClose === 'settle' || trigger === 'ui_unreachable';
       if (openAttempt(state) !== undefined && settles) this.#deps.settle(id, trigger);
-      sessions.execute(id, { kind: 'release-control', clientId, reason: trigger });
-      this.#deps.controlChanged(id);
+      try {
+        sessions.execute(id, { kind: 'release-control', clientId, reason: trigger });
+        this.#deps.controlChanged(id);
+      } catch (error) {
+        // The record can't be written (disk full). Whoever attaches next is not kept out by a client that is gone.
+        this.#deps.log('error', 'a client went and it could not be recorded', { session: id, trigger, error });
+      }
     }
     this.#controlled.delete(clientId);
     for (const set of this.#observers.values()) set.delete(clientId);

@@ -9,6 +9,7 @@ import type {
   RelPath,
   RunId,
   Sha256,
+  WallTime,
 } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type {
@@ -103,6 +104,16 @@ export type Command =
   | { readonly kind: 'pend'; readonly attempt: AttemptId; readonly waitingFor: string }
   | { readonly kind: 'unblock'; readonly attempt: AttemptId; readonly seen: string }
   | {
+      readonly kind: 'reconcile';
+      readonly attempt: AttemptId;
+      /** When the wait began that the person looked at: another wait is another fact. */
+      readonly since: WallTime;
+      readonly by: string;
+      readonly channel: 'window' | 'tty' | 'script';
+      readonly why: string;
+      readonly saw: string;
+    }
+  | {
       readonly kind: 'finish-settlement';
       readonly attempt: AttemptId;
       /** What the collected bytes amount to; null when nothing changed or nothing was collected. */
@@ -131,6 +142,7 @@ export type Command =
       readonly state: 'integrated' | 'refused' | 'undone' | 'undo_refused' | 'partial';
       readonly reason: string | null;
       readonly moved: readonly RelPath[];
+      readonly newFolders?: readonly string[];
     }
   | {
       readonly kind: 'extend-budget';
@@ -207,6 +219,10 @@ function withAttempt(
 
 /** Decides one command against one session. Pure: the same arguments give the same answer. */
 export function decide(state: SessionState, command: Command, now: Now): Decision {
+  // A Kernel that was replaced changes nothing any more. The store refuses it too, inside each transaction.
+  if (state.attempts.some((a) => a.epoch > now.epoch)) {
+    return refuse('StaleAuthority', 'A later Kernel has taken over.', 'Connect to the Kernel that runs now.');
+  }
   switch (command.kind) {
     case 'grant-control': {
       if (state.closed !== null) return wrong('The session is closed.');
@@ -239,6 +255,7 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
       if (state.closed !== null) return wrong('The session is closed.');
       if (command.token !== null && command.token !== state.token) return tokenRefusal;
       if (state.queued !== null) return wrong('An attempt is waiting already.');
+      if (state.attempts.some((a) => a.id === command.attempt)) return wrong('This attempt has been counted already.');
       if (openAttempt(state) !== undefined) return wrong('An attempt is not settled yet.');
       if (state.candidates.some((c) => c.decision?.kind === 'accept'))
         return wrong('A candidate of this session has been accepted.');
@@ -423,16 +440,36 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
       return withAttempt(state, command.attempt, ['cancellation_pending'], 'Going on', (a) =>
         accept({ type: 'attempt.unblocked', data: { attempt: a.id, seen: command.seen } }),
       );
+    case 'reconcile':
+      return withAttempt(state, command.attempt, ['cancellation_pending'], 'A supervisor action', (a) => {
+        const { pending } = a;
+        if (pending === null || pending.since !== command.since) {
+          return wrong('The attempt waits for something else than what was looked at.');
+        }
+        if (command.why.trim() === '') return wrong('A supervisor action needs a reason.');
+        const { by, channel, why, saw } = command;
+        const { blockedIn, waitingFor } = pending;
+        return accept({
+          type: 'attempt.reconciled',
+          data: { attempt: a.id, by, channel, why, saw, blockedIn, waitingFor },
+        });
+      });
     case 'finish-settlement':
       return withAttempt(state, command.attempt, ['releasing', 'quiescing'], 'Settling', (a) => {
-        const needsContainer = a.container !== null;
+        const supervised = a.supervised !== null;
+        const needsContainer = a.container !== null && !supervised;
         if (needsContainer && (!a.stopped || !a.released)) return wrong('The stop has not been confirmed.');
         if (needsContainer && a.collection === null) return wrong('Nothing has been said of the bytes yet.');
+        if (command.candidate !== null && (a.collection === null || a.collection.state === 'none')) {
+          return wrong('Without collected bytes there is no candidate.');
+        }
         const outcome = outcomeOf(a, command.candidate !== null);
         const unknown = [
           ...(a.settling?.steps ?? []).filter((s) => !s.observed).map((s) => s.step as string),
           ...(a.requestOpen ? ['generation'] : []),
-          ...(a.collection !== null && a.collection.state !== 'complete' ? ['bytes'] : []),
+          ...(a.container !== null && a.collection?.state !== 'complete' ? ['bytes'] : []),
+          ...(supervised && !a.stopped ? ['stop'] : []),
+          ...(supervised && !a.released ? ['release'] : []),
         ];
         const eligible = outcome.kind === 'candidate' && a.collection?.state === 'complete';
         const created: SessionEvent[] =
@@ -452,7 +489,7 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
               ];
         return accept(...created, {
           type: 'attempt.settled',
-          data: { attempt: a.id, outcome, confirmed: true, unknown: [...new Set(unknown)] },
+          data: { attempt: a.id, outcome, confirmed: !supervised, unknown: [...new Set(unknown)] },
         });
       });
     case 'request-verification': {
@@ -540,7 +577,13 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
       }
       return accept({
         type: 'integration.observed',
-        data: { id: command.id, state: command.state, reason: command.reason, moved: command.moved },
+        data: {
+          id: command.id,
+          state: command.state,
+          reason: command.reason,
+          moved: command.moved,
+          newFolders: command.newFolders ?? [],
+        },
       });
     }
     case 'extend-budget':

@@ -180,6 +180,20 @@ export type SessionEvent =
     }
   | { readonly type: 'attempt.unblocked'; readonly data: { readonly attempt: AttemptId; readonly seen: string } }
   | {
+      /** A person took an attempt out of `cancellation_pending` without the observation that it waited for. */
+      readonly type: 'attempt.reconciled';
+      readonly data: {
+        readonly attempt: AttemptId;
+        readonly by: string;
+        readonly channel: 'window' | 'tty' | 'script';
+        readonly why: string;
+        /** What the engine said of the container at that moment, as the Kernel saw it. */
+        readonly saw: string;
+        readonly blockedIn: AttemptPhase;
+        readonly waitingFor: string;
+      };
+    }
+  | {
       readonly type: 'attempt.settled';
       readonly data: {
         readonly attempt: AttemptId;
@@ -235,6 +249,8 @@ export type SessionEvent =
         readonly state: 'integrated' | 'refused' | 'undone' | 'undo_refused' | 'partial';
         readonly reason: string | null;
         readonly moved: readonly RelPath[];
+        /** Folders that the integration made: an undo removes those that are empty again. */
+        readonly newFolders: readonly string[];
       };
     }
   | {

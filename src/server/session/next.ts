@@ -28,7 +28,7 @@ export function next(attempt: AttemptState): Effect {
     case 'stopping':
       return { kind: 'stop' };
     case 'releasing':
-      return attempt.released ? { kind: 'finish' } : { kind: 'release' };
+      return attempt.released || attempt.supervised !== null ? { kind: 'finish' } : { kind: 'release' };
     case 'cancellation_pending':
       return { kind: 'observe', waitingFor: attempt.pending?.waitingFor ?? 'unknown' };
     case 'settled':

@@ -27,6 +27,8 @@ export interface SessionDeskDeps {
   /** Called when an attempt settled as a candidate: verification follows by itself. */
   readonly candidateHeld: (session: SessionId) => void;
   readonly changed: (session: SessionId | null) => void;
+  /** What the container engine says of an attempt's container now. Never rejects. */
+  readonly sees: (session: SessionId, attempt: AttemptId) => Promise<string>;
 }
 
 /** The use cases of sessions: start, wait for the slot, attempt, cancel, close; owns the drivers of what runs. */
@@ -35,6 +37,8 @@ export class SessionDesk {
   #control: Control | undefined;
   readonly #waiting = new Map<SessionId, AbortController>();
   readonly #drivers = new Map<SessionId, AttemptDriver>();
+  /** Waiting attempts that could not be counted because the record could not be written. */
+  readonly #stalled = new Set<SessionId>();
 
   constructor(deps: SessionDeskDeps) {
     this.#deps = deps;
@@ -159,6 +163,31 @@ export class SessionDesk {
   /** Looks again at everything that could not be observed. */
   nudge(): void {
     for (const driver of this.#drivers.values()) driver.nudge();
+    for (const id of this.#stalled) {
+      this.#stalled.delete(id);
+      this.#enqueue(id);
+    }
+  }
+
+  /**
+   * A person ends the wait for an observation, after looking at the facts. Records who, why and what the engine says
+   * at this moment. Throws EscrowError WrongState when the attempt is not pending, or waits for something else.
+   */
+  async resolvePending(params: ParsedParams<'session/reconcile'>): Promise<SessionView> {
+    const { session, attempt, since, reviewer, why } = params;
+    const saw = await this.#deps.sees(session, attempt);
+    this.#deps.sessions.execute(session, {
+      kind: 'reconcile',
+      attempt,
+      since,
+      by: reviewer.name,
+      channel: reviewer.channel,
+      why,
+      saw,
+    });
+    this.#drivers.get(session)?.nudge();
+    this.#deps.changed(session);
+    return this.view(session);
   }
 
   /**
@@ -211,7 +240,7 @@ export class SessionDesk {
     }
     try {
       if (abort.signal.aborted || sessions.get(id).queued?.attempt !== attempt) return;
-      sessions.execute(id, { kind: 'reserve', holder: this.#deps.holder });
+      if (!this.#reserve(id)) return;
       await this.#drive(id, attempt);
     } finally {
       release();
@@ -219,8 +248,25 @@ export class SessionDesk {
     this.#afterSettlement(id);
   }
 
+  /**
+   * Counts the attempt. False where it may not begin: another session spent the budget meanwhile, and it leaves the
+   * queue; or the record can't be written, and it stays recorded as waiting until somebody looks (`nudge`).
+   */
+  #reserve(id: SessionId): boolean {
+    try {
+      this.#deps.sessions.execute(id, { kind: 'reserve', holder: this.#deps.holder });
+      return true;
+    } catch (error) {
+      if (!EscrowError.is(error)) throw error;
+      this.#deps.log('warn', 'a waiting attempt could not begin', { session: id, code: error.code });
+      if (error.code === 'StorageFull' || error.code === 'StorageUnwritable') this.#stalled.add(id);
+      else this.#unqueue(id, error.code);
+      return false;
+    }
+  }
+
   async #recover(id: SessionId, attempt: AttemptId, label: string): Promise<void> {
-    const release = await this.#deps.slots.acquire({ what: 'attempt', id: attempt, label });
+    const release = this.#deps.slots.occupy({ what: 'attempt', id: attempt, label });
     try {
       await this.#drive(id, attempt, 'kernel_restart');
     } finally {

@@ -74,6 +74,20 @@ export class Slots {
     });
   }
 
+  /**
+   * Takes a place at once, also beyond the capacity: settling what an earlier Kernel left waits for nobody. Returns the
+   * release function.
+   */
+  occupy(entry: SlotEntry): () => void {
+    this.#active = [...this.#active, entry];
+    this.#changed();
+    return () => {
+      if (!this.#active.includes(entry)) return;
+      this.#active = this.#active.filter((a) => a !== entry);
+      this.#pump();
+    };
+  }
+
   #pump(): void {
     while (this.#active.length < this.#capacity) {
       const first = this.#waiting[0];

@@ -36,6 +36,16 @@ export interface ContainerState {
   readonly observedAt: WallTime | null;
 }
 
+export interface SupervisorAction {
+  readonly at: WallTime;
+  readonly by: string;
+  readonly channel: 'window' | 'tty' | 'script';
+  readonly why: string;
+  readonly saw: string;
+  readonly blockedIn: AttemptPhase;
+  readonly waitingFor: string;
+}
+
 export interface AttemptState {
   readonly id: AttemptId;
   readonly number: number;
@@ -66,6 +76,8 @@ export interface AttemptState {
     readonly steps: readonly SettlementStep[];
   } | null;
   readonly pending: { readonly since: WallTime; readonly blockedIn: AttemptPhase; readonly waitingFor: string } | null;
+  /** A person ended the wait for an observation: the attempt settles as not confirmed. */
+  readonly supervised: SupervisorAction | null;
   readonly collection: CollectionRecord | null;
   readonly stopped: boolean;
   readonly released: boolean;
@@ -103,6 +115,8 @@ export interface CandidateState {
   readonly integrations: readonly IntegrationView[];
   /** An undo was begun and its end has not been seen. */
   readonly undoing: IntegrationId | null;
+  /** Folders that the last integration made. */
+  readonly newFolders: readonly string[];
 }
 
 export interface QueuedAttempt {
@@ -262,6 +276,7 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         end: null,
         settling: null,
         pending: null,
+        supervised: null,
         collection: null,
         stopped: false,
         released: false,
@@ -359,6 +374,14 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         phase: a.pending?.blockedIn ?? a.phase,
         pending: null,
       }));
+    case 'attempt.reconciled': {
+      const { attempt, ...action } = event.data;
+      return patchAttempt(state, attempt, () => ({
+        phase: 'releasing',
+        pending: null,
+        supervised: { at, ...action },
+      }));
+    }
     case 'attempt.settled':
       return patchAttempt(state, event.data.attempt, () => ({
         phase: 'settled',
@@ -386,7 +409,7 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         ...withLink,
         candidates: [
           ...withLink.candidates,
-          { digest, attempt, author, files, eligible, decision: null, integrations: [], undoing: null },
+          { digest, attempt, author, files, eligible, decision: null, integrations: [], undoing: null, newFolders: [] },
         ],
       };
     }
@@ -456,6 +479,7 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         candidates: state.candidates.map((c) => ({
           ...c,
           undoing: c.undoing === id ? null : c.undoing,
+          newFolders: seen === 'integrated' && c.integrations.some((i) => i.id === id) ? event.data.newFolders : c.newFolders,
           integrations: c.integrations.map((i) =>
             i.id === id ? { ...i, state: seen, reason, moved: [...moved], at } : i,
           ),

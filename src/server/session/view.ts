@@ -49,6 +49,7 @@ function attemptView(a: AttemptState): AttemptView {
             steps: [...a.settling.steps],
             confirmed: a.settled?.confirmed ?? false,
             unknown: [...(a.settled?.unknown ?? [])],
+            supervised: a.supervised,
           },
     requests: a.requests,
     promptTokens: a.promptTokens,

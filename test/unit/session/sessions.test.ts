@@ -112,6 +112,7 @@ describe('control', () => {
     vi.useFakeTimers();
     settled = [];
     control = new Control({
+      log: () => undefined,
       sessions,
       settle: (id, trigger) => settled.push([id, trigger]),
       controlChanged: () => undefined,

@@ -1,0 +1,181 @@
+import type { AttemptPhase } from '../../protocol/views.ts';
+import { unreachable } from '../../protocol/primitives.ts';
+import type { ObservedContainer } from '../sandbox/port.ts';
+import type { AttemptState } from './state.ts';
+
+/**
+ * How far the record of an attempt's container has come. `no_record`: it carries this home's labels and nothing is
+ * recorded of it (after a restored backup, say). `cancellation_pending` counts as the phase it is blocked in.
+ */
+export const recordedStates = [
+  'no_record',
+  'before_settlement',
+  'quiescing',
+  'collecting',
+  'stopping',
+  'releasing',
+  'settled',
+] as const;
+export type RecordedState = (typeof recordedStates)[number];
+
+/** What the container engine says of the container, looked up by engine id, else by name, among our own. */
+export const engineStates = ['no_answer', 'absent', 'created', 'running', 'paused', 'stopped', 'unclear'] as const;
+export type EngineState = (typeof engineStates)[number];
+
+export const recoveryActions = [
+  /** Begin settlement: the agent is never run again. */
+  'settle',
+  /** End the worker processes through the channel, taking it up again first. */
+  'quiesce',
+  /** Nothing runs in it: say so and go on. */
+  'note_quiet',
+  /** Not known to be quiet and not reachable: say so and go on. */
+  'note_not_quiet',
+  /** Read the bytes out, by the channel, else by the fixed reader. */
+  'collect',
+  /** Its memory is gone, or never was: record that nothing was collected. */
+  'note_no_bytes',
+  /** Kill, then look until it is seen stopped. */
+  'stop',
+  /** It is seen not there. */
+  'note_absent',
+  /** Remove, then look until it is seen absent. */
+  'remove',
+  /** Somebody started it again: stop it first. */
+  'stop_and_remove',
+  /** Nothing can be said: look again later (`cancellation_pending`). */
+  'wait',
+  /** A leftover of a settled attempt, ours by labels and identity: stop and remove it, and record that. */
+  'sweep',
+  /** Listed as a stray; not touched. */
+  'report',
+  'nothing',
+] as const;
+export type RecoveryAction = (typeof recoveryActions)[number];
+
+/**
+ * Recorded state × engine state → the one action. The same table serves a live Kernel that carries a settlement out
+ * and a restarted one that takes it over; docs/lifecycle.md shows it, a test keeps the two equal.
+ */
+export const recoveryTable: Readonly<Record<RecordedState, Readonly<Record<EngineState, RecoveryAction>>>> = {
+  no_record: {
+    no_answer: 'nothing',
+    absent: 'nothing',
+    created: 'report',
+    running: 'report',
+    paused: 'report',
+    stopped: 'report',
+    unclear: 'report',
+  },
+  before_settlement: {
+    no_answer: 'settle',
+    absent: 'settle',
+    created: 'settle',
+    running: 'settle',
+    paused: 'settle',
+    stopped: 'settle',
+    unclear: 'settle',
+  },
+  quiescing: {
+    no_answer: 'wait',
+    absent: 'note_quiet',
+    created: 'note_quiet',
+    running: 'quiesce',
+    // Frozen from outside: its processes exist and nothing inside can answer.
+    paused: 'note_not_quiet',
+    stopped: 'note_quiet',
+    unclear: 'wait',
+  },
+  collecting: {
+    no_answer: 'wait',
+    absent: 'note_no_bytes',
+    created: 'note_no_bytes',
+    running: 'collect',
+    paused: 'note_no_bytes',
+    // The workspace is memory of the container: gone with its processes.
+    stopped: 'note_no_bytes',
+    unclear: 'wait',
+  },
+  stopping: {
+    no_answer: 'wait',
+    absent: 'note_absent',
+    created: 'stop',
+    running: 'stop',
+    paused: 'stop',
+    stopped: 'stop',
+    unclear: 'stop',
+  },
+  releasing: {
+    no_answer: 'wait',
+    absent: 'note_absent',
+    created: 'remove',
+    running: 'stop_and_remove',
+    paused: 'stop_and_remove',
+    stopped: 'remove',
+    unclear: 'stop_and_remove',
+  },
+  settled: {
+    no_answer: 'nothing',
+    absent: 'nothing',
+    created: 'sweep',
+    running: 'sweep',
+    paused: 'sweep',
+    stopped: 'sweep',
+    unclear: 'sweep',
+  },
+};
+
+const ofPhase = (phase: AttemptPhase): RecordedState => {
+  switch (phase) {
+    case 'reserved':
+    case 'provisioning':
+    case 'running':
+      return 'before_settlement';
+    case 'quiescing':
+    case 'collecting':
+    case 'stopping':
+    case 'releasing':
+    case 'settled':
+      return phase;
+    case 'cancellation_pending':
+      throw new Error('a pending attempt counts as the phase it is blocked in');
+    default:
+      return unreachable(phase, 'phase');
+  }
+};
+
+/** The row of an attempt; undefined: there is no record of it. */
+export function recordedStateOf(attempt: Pick<AttemptState, 'phase' | 'pending'> | undefined): RecordedState {
+  if (attempt === undefined) return 'no_record';
+  return ofPhase(attempt.pending?.blockedIn ?? attempt.phase);
+}
+
+/** The column of what was listed; undefined: the engine answered and knows no such container. */
+export function engineStateOf(container: Pick<ObservedContainer, 'state'> | undefined): EngineState {
+  if (container === undefined) return 'absent';
+  switch (container.state) {
+    case 'created':
+    case 'running':
+    case 'paused':
+      return container.state;
+    case 'exited':
+    case 'dead':
+      return 'stopped';
+    case 'other':
+      return 'unclear';
+    default:
+      return unreachable(container.state, 'container state');
+  }
+}
+
+/** The table as Markdown, for docs/lifecycle.md. */
+export function recoveryTableMarkdown(): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  return [
+    line(['recorded \\ engine says', ...engineStates.map((state) => `\`${state}\``)]),
+    line(['---', ...engineStates.map(() => '---')]),
+    ...recordedStates.map((row) =>
+      line([`\`${row}\``, ...engineStates.map((column) => recoveryTable[row][column].replaceAll('_', ' '))]),
+    ),
+  ].join('\n');
+}
