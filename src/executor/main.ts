@@ -25,6 +25,15 @@ async function main(): Promise<void> {
   process.stdin.on('data', (chunk: Buffer) => supervisor.receive(chunk));
   // The end of a client is not the end of the bytes.
   process.stdin.on('error', () => {});
+  // The bytes live as long as this process does: a defect ends the work, not the process.
+  let reported = 0;
+  const defect = (error: unknown) => {
+    reported += 1;
+    if (reported <= 20) process.stderr.write(`executor: defect: ${String(error).slice(0, 2000)}\n`);
+    supervisor.distrust();
+  };
+  process.on('uncaughtException', defect);
+  process.on('unhandledRejection', defect);
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGPIPE'] as const) process.on(signal, () => {});
 }
 

@@ -33,11 +33,14 @@ export async function sweepWorkers(): Promise<Swept> {
 
 /** Zombies count: their parent or PID 1 has still to take them. */
 function workerProcesses(): number {
-  let count = 0;
-  for (const name of readdirSync('/proc')) {
-    if (/^\d+$/.test(name) && belongsToWorker(name)) count += 1;
+  let names: readonly string[];
+  try {
+    names = readdirSync('/proc');
+  } catch {
+    // What can't be seen is not known to be gone.
+    return 1;
   }
-  return count;
+  return names.filter((name) => /^\d+$/.test(name) && belongsToWorker(name)).length;
 }
 
 /** Any of the four uids. The owner of the /proc folder would not do: it is root's for a process that can't be dumped. */

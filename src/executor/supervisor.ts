@@ -89,6 +89,12 @@ export class Supervisor {
     }
   }
 
+  /** After a defect nothing more is done, but what is there can still be read. */
+  distrust(): void {
+    if (this.#phase !== 'quiesced') this.#phase = 'held';
+    this.#running?.command.stop('cancelled');
+  }
+
   #tick(): void {
     const now = performance.now();
     if (this.#heldSince === undefined && now - this.#lastHeard > channelBounds.silenceMs) {
@@ -348,7 +354,7 @@ export class Supervisor {
     }
     const command = runWorker(declared);
     this.#running = { id: request.id, command, epoch: this.#attached?.epoch ?? 0 };
-    void command.result.then((done) => {
+    const finished = command.result.then((done) => {
       const startedUnder = this.#running?.epoch;
       this.#running = undefined;
       const { output, ...facts } = done;
@@ -356,6 +362,10 @@ export class Supervisor {
       // Recorded in any case; told only to the client that asked.
       if (startedUnder === this.#attached?.epoch) this.#answer(request, () => ({ result, bytes: output }));
       else this.#record(request, 'done', result);
+    });
+    finished.catch((error: unknown) => {
+      this.#running = undefined;
+      this.#fail(request, error);
     });
   }
 

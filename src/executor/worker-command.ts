@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { accessSync, constants, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, statSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { CommandEnd } from '../protocol/contract.ts';
@@ -324,9 +324,4 @@ const errnoNames: Readonly<Record<number, string>> = {
 
 function errnoName(value: number): string {
   return errnoNames[value] ?? `E${value}`;
-}
-
-/** The supervisor's own adjustment, for the report. */
-export function ownOomScore(): number {
-  return Number(readFileSync('/proc/self/oom_score_adj', 'latin1'));
 }

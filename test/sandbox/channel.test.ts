@@ -271,7 +271,7 @@ describe('silence', () => {
     const { sandbox, spec } = await sandboxWithSpec();
     const running = sandbox.run('sleep');
     running.catch(() => {});
-    await bench.service.kill(sandbox.engineId);
+    await bench.engine.kill(sandbox.engineId);
     expect(await sandbox.ended).toEqual({ kind: 'stream-ended' });
     await expect(running).rejects.toMatchObject({ code: 'channel' });
     expect(await sandbox.collect()).toMatchObject({ state: 'none', files: [], auditLog: null, equalsAudit: null });

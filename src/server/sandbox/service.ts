@@ -41,14 +41,39 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
   /** Chains that this Kernel saw from their start. */
   const chains = new Map<string, AuditChain>();
 
-  const attach = async (engineId: string, nonce: string, epoch: number, chain: AuditChain) => {
+  /** Engine ids of the names that this Kernel has attached to. */
+  const ids = new Map<string, string>();
+  /** Our attachments that are still open. */
+  const attached = new Set<{ readonly engineId: string; readonly name: string; readonly channel: Channel }>();
+
+  const attach = async (engineId: string, name: string, nonce: string, epoch: number, chain: AuditChain) => {
     const key = keys.get(`${engineId} ${epoch}`) ?? newChannelKey();
     keys.set(`${engineId} ${epoch}`, key);
     const stream = await engine().attach(engineId);
     const { log } = options;
-    return new Channel({ stream, nonce, epoch, key, chain, log: (level, text, data) => log(level, text, data) });
+    const channel = new Channel({
+      stream,
+      nonce,
+      epoch,
+      key,
+      chain,
+      log: (level, text, data) => log(level, text, data),
+    });
+    const entry = { engineId, name, channel };
+    ids.set(name, engineId);
+    attached.add(entry);
+    void channel.ended.then(() => attached.delete(entry));
+    return channel;
   };
-  const forget = (engineId: string) => {
+  /** On Docker 20.10 an attachment that is not read blocks even a kill: ours are gone before. */
+  const detachAll = (engineIdOrName: string) => {
+    for (const { engineId, name, channel } of attached) {
+      if (engineId === engineIdOrName || name === engineIdOrName) channel.close();
+    }
+  };
+  const forget = (engineIdOrName: string) => {
+    const engineId = ids.get(engineIdOrName) ?? engineIdOrName;
+    for (const [name, id] of ids) if (id === engineId) ids.delete(name);
     for (const key of keys.keys()) if (key.startsWith(`${engineId} `)) keys.delete(key);
     chains.delete(engineId);
   };
@@ -78,7 +103,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         );
         await onFact({ kind: 'created', engineId });
         const chain = new AuditChain(nonce, true);
-        const channel = await attach(engineId, nonce, spec.epoch, chain);
+        const channel = await attach(engineId, spec.name, nonce, spec.epoch, chain);
         try {
           chains.set(engineId, chain);
           await steps.next(engine().start(engineId));
@@ -133,7 +158,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         const known = chains.get(found.id);
         const chain = known ?? new AuditChain(nonce, false);
         chains.set(found.id, chain);
-        const channel = await attach(found.id, nonce, epoch, chain);
+        const channel = await attach(found.id, found.name, nonce, epoch, chain);
         try {
           const welcome = await channel.hello();
           if (welcome.executor !== spec.image.executorDigest) {
@@ -199,6 +224,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
 
     async kill(engineIdOrName) {
       if (connection instanceof EngineFault) return { kind: 'unconfirmed', reason: connection.message };
+      detachAll(engineIdOrName);
       return killAndConfirm(connection, options.homeId, engineIdOrName);
     },
 
