@@ -1,10 +1,18 @@
+import { appendFileSync } from 'node:fs';
+
+/** Called by name around an effect. Without a test's variable it costs a call. */
+export type CrashPoint = (point: string) => void;
+
 /**
- * Named places around effects at which a test kills this process. `ESCROW_CRASH_AT=<point>[:<nth>]` ends it there with
- * SIGKILL, as a power cut would: no handler runs. Without the variable a point costs a comparison.
+ * Named places around effects (fsync, rename, commit, engine call, frame) at which a test kills this process.
+ * `ESCROW_CRASH_AT=<point>[:<nth>]` ends it there with SIGKILL, as a power cut would: no handler runs.
+ * `ESCROW_CRASH_TRACE=<file>` writes the name of each place that is passed, so that a test learns which there are.
  */
-export function crashPoints(env: Readonly<Record<string, string | undefined>>): (point: string) => void {
-  const wanted = env['ESCROW_CRASH_AT'];
-  if (wanted === undefined || wanted === '') return () => undefined;
+export function crashPoints(env: Readonly<Record<string, string | undefined>>): CrashPoint {
+  const trace = env['ESCROW_CRASH_TRACE'] ?? '';
+  if (trace !== '') return (point) => appendFileSync(trace, `${point}\n`);
+  const wanted = env['ESCROW_CRASH_AT'] ?? '';
+  if (wanted === '') return () => undefined;
   const [name = '', nth = '1'] = wanted.split(':');
   let left = Number(nth);
   return (point) => {

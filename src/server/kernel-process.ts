@@ -9,6 +9,7 @@ import { oldestProtocolVersion, protocolVersion } from '../protocol/methods.ts';
 import { processStart, processState } from '../protocol/process-identity.ts';
 import { kernelExit, readyDescriptorVariable, type StartReport } from '../protocol/startup.ts';
 import { compareVersions, productVersion } from '../protocol/version.ts';
+import { crashPoints, type CrashPoint } from './crash-points.ts';
 import { openFileLog, type FileLog, type Logger } from './log.ts';
 import { createListener, placeSocket, type Listener } from './rpc/listener.ts';
 import type { ConnectedClient, Kernel } from './rpc/port.ts';
@@ -28,6 +29,8 @@ export interface KernelShellDeps {
   readonly log: Logger;
   readonly distDir: string;
   readonly settings: KernelSettings;
+  /** Named places at which a test ends the process; does nothing without its variable. */
+  readonly at: CrashPoint;
   readonly clients: () => readonly ConnectedClient[];
 }
 
@@ -180,14 +183,17 @@ async function underLock(
     const instanceId = randomBytes(12).toString('hex');
     // Whoever published an endpoint before is dead: the lock proves it.
     await retractEndpoint(home);
+    const at = crashPoints(options.env);
+    at('locked');
     const start = (await processStart(process.pid)) ?? null;
     await writeWhole(
       path.join(home, 'holder.json'),
       `${JSON.stringify({ pid: process.pid, processStart: start, instanceId, startedAt: Date.now() })}\n`,
     );
-    const store = openStore({ home, now: Date.now, nativeBinding });
+    const store = openStore({ home, now: Date.now, nativeBinding, at });
+    at('store-opened');
     try {
-      return await serve({ home, options, settings, instanceId, start, store, log: fileLog.log }, createKernel);
+      return await serve({ home, options, settings, instanceId, start, store, at, log: fileLog.log }, createKernel);
     } finally {
       store.close();
     }
@@ -205,6 +211,7 @@ interface ServeContext {
   readonly instanceId: string;
   readonly start: string | null;
   readonly store: Store;
+  readonly at: CrashPoint;
   readonly log: Logger;
 }
 
@@ -229,6 +236,7 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
     log,
     distDir: options.distDir,
     settings,
+    at: context.at,
     clients: () => clients,
   });
 
@@ -266,7 +274,9 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
   });
 
   try {
+    context.at('before-reconcile');
     await kernel.reconcile();
+    context.at('reconciled');
     if (!draining) await open(context, listener, version);
     idle.check();
     const reason = await ending.promise;
@@ -287,6 +297,7 @@ async function open(context: ServeContext, listener: Listener, version: string):
   const { home, options, instanceId, store, log } = context;
   const place = placeSocket(home, options.env);
   await listener.listen(place);
+  context.at('listening');
   await publishEndpoint(home, {
     pid: process.pid,
     processStart: context.start,
@@ -296,6 +307,7 @@ async function open(context: ServeContext, listener: Listener, version: string):
     token: listener.token,
     version,
   });
+  context.at('published');
   log('info', 'listening', { instanceId, epoch: store.epoch, version, node: process.version });
   reportStart(options.env, { kind: 'ready', instanceId });
 }

@@ -12,7 +12,6 @@ import { ContractBook } from './contract/contract-book.ts';
 import { checkContract, freezeContract } from './contract/freeze-contract.ts';
 import { createLanguageService } from './contract/language.ts';
 import { shippedContracts } from './contract/shipped.ts';
-import { crashPoints } from './crash-points.ts';
 import { Engines } from './engines.ts';
 import { HealthWatch } from './health.ts';
 import { makeBinding } from './inference/binding.ts';
@@ -46,9 +45,8 @@ const probeEveryMs = 30_000;
 
 /** Composes the Kernel: the only place where its parts meet. */
 export function createKernel(deps: KernelShellDeps): Kernel {
-  const { store, home, instanceId, now, monotonic, log, distDir, settings, clients } = deps;
+  const { store, home, instanceId, now, monotonic, log, distDir, settings, clients, at } = deps;
   const startedAt = now();
-  const at = crashPoints(process.env);
   const broadcast = (what: 'status' | 'session', session: SessionId | null): void => {
     for (const client of clients()) client.notify('kernel/changed', { what, session });
     idleListener();
@@ -63,6 +61,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     instanceId,
     executorPath: join(distDir, 'executor.cjs'),
     engineHost: settings.engineHost,
+    at,
     now,
     log,
   });
@@ -361,6 +360,12 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     'window/away': ({ since }) => awaySummary(sessions, since),
   };
 
+  /** Files of a Kernel that died before it could record them. */
+  const sweepArtefacts = async (): Promise<void> => {
+    const swept = await store.artefacts.sweepOrphans();
+    if (swept.files > 0) log('warn', 'swept artefact files without a record', swept);
+  };
+
   const probing = setInterval(() => {
     if (clients().length > 0) tasks.own('health', health.probe());
   }, probeEveryMs);
@@ -375,6 +380,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       verifier.reconcile();
       desk.reconcile();
       tasks.own('sweep of leftovers', leftovers.sweep());
+      tasks.own('sweep of artefact files', sweepArtefacts());
       log('info', 'reconciled', { open: sessions.open().length, runs: runs.live().length });
     },
     clientConnected(client) {

@@ -76,6 +76,8 @@ export interface ChannelOptions {
   readonly key: string;
   readonly chain: AuditChain;
   readonly log: (level: 'debug' | 'warn', message: string, data?: Readonly<Record<string, unknown>>) => void;
+  /** Called by name around frames: where tests end the process. Beats and parts are left out. */
+  readonly at?: (point: string) => void;
 }
 
 export function newChannelKey(): string {
@@ -202,7 +204,9 @@ export class Channel {
 
   async #upload(request: ExecutorRequest, payload: Uint8Array = new Uint8Array()): Promise<void> {
     if (this.#end !== undefined) return;
+    this.#options.at?.(`frame-before-${request.t}`);
     let free = this.#write(`${JSON.stringify(request)}\n`);
+    this.#options.at?.(`frame-sent-${request.t}`);
     for (let offset = 0, seq = 0; offset < payload.length; seq += 1) {
       const data = Buffer.from(payload.subarray(offset, offset + channelBounds.chunkBytes)).toString('base64');
       free = this.#send({ t: 'data', id: request.id, seq, data });
@@ -285,6 +289,7 @@ export class Channel {
     const { chain } = this.#options;
     switch (frame.t) {
       case 'welcome':
+        this.#options.at?.('frame-welcome');
         this.#isWelcomed = true;
         this.#welcomed?.(frame);
         return;
@@ -319,6 +324,7 @@ export class Channel {
           pending.fail(this.#gone());
           return;
         }
+        this.#options.at?.(`frame-answered-${pending.request.t}`);
         if (isAudited(pending.request.t)) chain.add(frame.a, 'done', pending.request, frame.result);
         pending.settle(bytes, frame.result);
         return;

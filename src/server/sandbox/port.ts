@@ -237,6 +237,8 @@ export interface SandboxServiceOptions {
   readonly executorPath: string;
   /** Docker socket or host; null: DOCKER_HOST, then the platform's default. */
   readonly engineHost: string | null;
+  /** Called by name around engine calls and frames: where tests end the process. */
+  readonly at?: (point: string) => void;
   readonly now: () => WallTime;
   readonly log: (
     level: 'debug' | 'info' | 'warn' | 'error',

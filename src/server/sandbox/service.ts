@@ -6,6 +6,7 @@ import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
 import { declaredMode, judgeCollection } from './collection.ts';
 import { ContainerEngine, engineAddress, EngineFault, type InspectedContainer } from './engine.ts';
+import { withPoints } from './engine-points.ts';
 import { readByExec } from './exec-reader.ts';
 import { resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
@@ -261,7 +262,8 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
 
 function connect(options: SandboxServiceOptions): ContainerEngine | EngineFault {
   try {
-    return new ContainerEngine(engineAddress(options.engineHost, process.env['DOCKER_HOST'], process.platform));
+    const engine = new ContainerEngine(engineAddress(options.engineHost, process.env['DOCKER_HOST'], process.platform));
+    return options.at === undefined ? engine : withPoints(engine, options.at);
   } catch (error) {
     if (EngineFault.is(error)) return error;
     throw error;

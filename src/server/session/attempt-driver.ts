@@ -28,7 +28,7 @@ import {
   type RecoveryAction,
 } from './recovery-table.ts';
 import type { Sessions } from './sessions.ts';
-import type { AttemptState, SessionState } from './state.ts';
+import type { AttemptState, ContainerState, SessionState } from './state.ts';
 
 /** How long an aborted generation, a quiesce and a collection may take before they count as not observed, in ms. */
 const bounds = { abort: 10_000, quiesce: 20_000, collect: 60_000, idle: 3_000 } as const;
@@ -444,13 +444,7 @@ export class AttemptDriver {
     let fault = '';
     try {
       const all = await this.#deps.sandbox.list();
-      container = all.find(
-        (c) =>
-          c.ours &&
-          (known?.engineId == null
-            ? c.name === known?.name && c.owner === this.#attempt
-            : c.engineId === known.engineId),
-      );
+      container = all.find((c) => c.ours && known !== null && isThis(c, known, this.#attempt));
       engine = engineStateOf(container);
     } catch (error) {
       engine = 'no_answer';
@@ -723,6 +717,10 @@ export class AttemptDriver {
     this.#nudge = undefined;
   }
 }
+
+/** By the engine's id; before that was recorded, by the intended name and our label of whose it is. */
+const isThis = (seen: ObservedContainer, known: ContainerState, owner: AttemptId): boolean =>
+  known.engineId === null ? seen.name === known.name && seen.owner === owner : seen.engineId === known.engineId;
 
 /** What a person reads of an observation that is missing. */
 const waitingFor = (engine: EngineState, fault: string): string =>

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { mkdir, open, readFile, rename, rm, type FileHandle } from 'node:fs/promises';
+import { mkdirSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { EscrowError } from '../../protocol/errors.ts';
 import { sha256 as hashOf } from '../../protocol/hash.ts';
-import type { ArtefactRef, Sha256 } from '../../protocol/primitives.ts';
+import { Sha256, type ArtefactRef } from '../../protocol/primitives.ts';
 import { guarded, storageFault } from './faults.ts';
+import { nodeFiles, type FileLayer } from './file-layer.ts';
 import type { ArtefactStore } from './port.ts';
 
 /** Bytes that one owner (a session, a contract) may keep, temporary writes included: design 10 "Storage". */
@@ -20,28 +21,9 @@ export interface ArtefactStoreOptions {
   /** Throws StaleEpoch; called inside each write transaction. */
   readonly fence: () => void;
   readonly allowance?: number;
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  // Windows cannot open a folder; NTFS journals the rename itself.
-  if (process.platform === 'win32') return;
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-/** True when the folder is new. */
-async function makeFolder(folder: string): Promise<boolean> {
-  try {
-    await mkdir(folder, { mode: 0o700 });
-    return true;
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false;
-    throw error;
-  }
+  /** Called by name around each effect on the disk, for tests that kill the process there. */
+  readonly at: (point: string) => void;
+  readonly files?: FileLayer;
 }
 
 const allowanceSpent = (owner: string, used: number, wanted: number, allowance: number): EscrowError =>
@@ -54,7 +36,8 @@ const allowanceSpent = (owner: string, used: number, wanted: number, allowance: 
 
 /** Content-addressed files beside the database. Created once, by the store. */
 export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStore {
-  const { db, folder, now, fence } = options;
+  const { db, folder, now, fence, at } = options;
+  const files = options.files ?? nodeFiles;
   const allowance = options.allowance ?? artefactAllowance;
   const temporaries = path.join(folder, 'tmp');
   guarded('preparing the artefact folder', () => {
@@ -69,12 +52,21 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
       'SELECT COALESCE(SUM(a.size), 0) FROM artefact_owner o JOIN artefact a USING (sha256) WHERE o.owner = ?',
     )
     .pluck();
+  const pageOf = db.prepare<[string], { sha256: string; size: number }>(
+    'SELECT sha256, size FROM artefact WHERE sha256 > ? ORDER BY sha256 LIMIT 500',
+  );
   const totalOf = db.prepare<[], number>('SELECT COALESCE(SUM(size), 0) FROM artefact').pluck();
   const insert = db.prepare('INSERT INTO artefact (sha256, size, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING');
   const charge = db.prepare('INSERT INTO artefact_owner (owner, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING');
 
   /** Bytes on their way, by owner: part of the allowance. */
   const inFlight = new Map<string, number>();
+  /** Puts that are under way, by owner and hash: the same bytes twice at once are one put and count once. */
+  const putting = new Map<string, Promise<ArtefactRef>>();
+  /** Files that are under way or renamed and not yet recorded, by hash. */
+  const writing = new Map<Sha256, Promise<void>>();
+  /** Folders whose own entry is known to be durable in this process. */
+  const lasting = new Map<string, Promise<void>>();
   let total = totalOf.get() ?? 0;
 
   const fileOf = (hash: Sha256): string => path.join(folder, hash.slice(0, 2), hash);
@@ -85,6 +77,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
   };
 
   const record = (hash: Sha256, size: number, owner: string): void => {
+    at('artefact-before-row');
     const added = db
       .transaction(() => {
         fence();
@@ -94,28 +87,67 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
       })
       .immediate();
     if (added > 0) total += size;
+    at('artefact-row');
+  };
+
+  /** Whoever made the folder, it counts as there only once its entry is synced: it may be left of a Kernel that died. */
+  const lastingFolder = async (parent: string): Promise<void> => {
+    await files.makeFolder(parent);
+    at('artefact-folder-made');
+    await files.syncFolder(folder);
+    at('artefact-folder-lasting');
   };
 
   const write = async (hash: Sha256, bytes: Uint8Array): Promise<void> => {
     const temporary = path.join(temporaries, `${hash.slice(0, 16)}-${randomBytes(8).toString('hex')}`);
-    let handle: FileHandle | undefined;
+    const target = fileOf(hash);
+    const parent = path.dirname(target);
     try {
-      handle = await open(temporary, 'wx', 0o600);
-      await handle.writeFile(bytes);
+      at('artefact-before-write');
+      await files.write(temporary, bytes);
+      at('artefact-written');
       // An error of this sync is final for these pages: the file is given up, never synced again.
-      await handle.sync();
-      await handle.close();
-      handle = undefined;
-      const target = fileOf(hash);
-      const parent = path.dirname(target);
-      const made = await makeFolder(parent);
-      await rename(temporary, target);
-      await syncFolder(parent);
-      if (made) await syncFolder(folder);
+      await files.sync(temporary);
+      at('artefact-synced');
+      let made = lasting.get(parent);
+      if (made === undefined) {
+        made = lastingFolder(parent);
+        lasting.set(parent, made);
+        made.catch(() => lasting.delete(parent));
+      }
+      await made;
+      await files.rename(temporary, target);
+      at('artefact-renamed');
+      await files.syncFolder(parent);
+      at('artefact-lasting');
     } catch (error) {
-      await handle?.close().catch(() => undefined);
-      await rm(temporary, { force: true }).catch(() => undefined);
+      lasting.delete(parent);
+      await files.remove(temporary).catch(() => undefined);
       throw error;
+    }
+  };
+
+  const put = async (own: Uint8Array, hash: Sha256, owner: string): Promise<ArtefactRef> => {
+    const size = own.byteLength;
+    const ref: ArtefactRef = { sha256: hash, size };
+    if (owned.get(owner, hash) !== undefined) return ref;
+    admit(owner, size);
+    inFlight.set(owner, (inFlight.get(owner) ?? 0) + size);
+    try {
+      // A file without a row may be torn, so only the row counts as "kept".
+      if (rowOf.get(hash) === undefined) {
+        const others = writing.get(hash);
+        const mine = others ?? write(hash, own);
+        if (others === undefined) writing.set(hash, mine);
+        await mine;
+      }
+      record(hash, size, owner);
+      return ref;
+    } finally {
+      writing.delete(hash);
+      const left = (inFlight.get(owner) ?? 0) - size;
+      if (left > 0) inFlight.set(owner, left);
+      else inFlight.delete(owner);
     }
   };
 
@@ -124,23 +156,17 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
       // The caller may reuse its buffer while the write is under way: hash and write one private copy.
       const own = Uint8Array.from(bytes);
       const hash = hashOf(own);
-      const ref: ArtefactRef = { sha256: hash, size: own.byteLength };
-      try {
-        if (owned.get(owner, hash) !== undefined) return ref;
-        admit(owner, own.byteLength);
-        inFlight.set(owner, (inFlight.get(owner) ?? 0) + own.byteLength);
-        try {
-          // A file without a row may be torn, so only the row counts as "kept".
-          if (rowOf.get(hash) === undefined) await write(hash, own);
-          record(hash, own.byteLength, owner);
-        } finally {
-          const left = (inFlight.get(owner) ?? 0) - own.byteLength;
-          if (left > 0) inFlight.set(owner, left);
-          else inFlight.delete(owner);
-        }
-        return ref;
-      } catch (error) {
+      const key = `${hash} ${owner}`;
+      const same = putting.get(key);
+      if (same !== undefined) return same;
+      const work = put(own, hash, owner).catch((error: unknown) => {
         throw storageFault(error, 'keeping an artefact');
+      });
+      putting.set(key, work);
+      try {
+        return await work;
+      } finally {
+        putting.delete(key);
       }
     },
 
@@ -158,7 +184,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
         );
       let bytes: Uint8Array;
       try {
-        bytes = await readFile(fileOf(hash));
+        bytes = await files.read(fileOf(hash));
       } catch (error) {
         if (error instanceof Error && 'code' in error && error.code === 'ENOENT') throw damaged('missing');
         throw storageFault(error, 'reading an artefact');
@@ -170,5 +196,50 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
 
     has: (hash) => rowOf.get(hash) !== undefined,
     total: () => total,
+
+    async sweepOrphans() {
+      const swept = { files: 0, bytes: 0 };
+      const prefixes = (await readdir(folder).catch(() => [])).filter((name) => /^[0-9a-f]{2}$/.test(name));
+      for (const prefix of prefixes) {
+        for (const name of await readdir(path.join(folder, prefix)).catch(() => [])) {
+          const hash = Sha256.safeParse(name);
+          // Looked up and removed without a pause: a put that is under way can't come in between.
+          if (hash.success && (rowOf.get(name) !== undefined || writing.has(hash.data))) continue;
+          const file = path.join(folder, prefix, name);
+          try {
+            const { size } = statSync(file);
+            unlinkSync(file);
+            swept.files += 1;
+            swept.bytes += size;
+          } catch {
+            // Already gone, or not removable: it is not counted, and it is never read.
+          }
+        }
+      }
+      return swept;
+    },
+
+    async verify() {
+      const faults: { sha256: Sha256; reason: string }[] = [];
+      let checked = 0;
+      for (let after = ''; ;) {
+        const page = pageOf.all(after);
+        for (const row of page) {
+          const hash = Sha256.parse(row.sha256);
+          checked += 1;
+          try {
+            const bytes = await files.read(fileOf(hash));
+            if (bytes.byteLength !== row.size) faults.push({ sha256: hash, reason: 'size' });
+            else if (hashOf(bytes) !== hash) faults.push({ sha256: hash, reason: 'hash' });
+          } catch (error) {
+            const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT';
+            faults.push({ sha256: hash, reason: missing ? 'missing' : 'unreadable' });
+          }
+        }
+        const last = page.at(-1);
+        if (last === undefined) return { checked, faults };
+        after = last.sha256;
+      }
+    },
   };
 }

@@ -20,6 +20,8 @@ export interface OpenStoreOptions {
   readonly artefactAllowance?: number;
   /** Only tests hand in other steps. */
   readonly migrations?: readonly Migration[];
+  /** Called by name around commits and effects on the disk: where tests kill the process. */
+  readonly at?: (point: string) => void;
 }
 
 interface EventRow {
@@ -109,6 +111,7 @@ export function openStore(options: OpenStoreOptions): Store {
 
 function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
   const { home, now } = options;
+  const point = options.at ?? (() => undefined);
   const { epoch, homeId } = guarded('opening the state database', () => startEpoch(db));
 
   const epochNow = db.prepare<[], number>("SELECT value FROM meta WHERE key = 'epoch'").pluck();
@@ -121,6 +124,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     folder: path.join(home, 'artefacts'),
     now,
     fence,
+    at: point,
     ...(options.artefactAllowance === undefined ? {} : { allowance: options.artefactAllowance }),
   });
 
@@ -209,6 +213,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
         previous = row.hash;
         stored.push(toEvent(row));
       }
+      point('append-in-transaction');
       if (stored.length > 0) setHead.run(`${seq}:${previous}`);
       for (const view of views?.(stored) ?? []) upsertView.run({ ...view, json: canonicalJson(view.json) });
       return stored;
@@ -233,9 +238,11 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     artefacts,
 
     append(stream, expectedVersion, events, views) {
+      point('append-before');
       const stored = guarded('writing the evidence log', () =>
         appendInTransaction.immediate(stream, expectedVersion, events, views),
       );
+      point('append-committed');
       const last = stored.at(-1);
       if (last !== undefined) {
         head = last.seq;

@@ -21,7 +21,7 @@ export interface StoredEvent {
 
 /** A row of a projection: rebuilt from events, written in the same transaction as they are. */
 export interface ViewRow {
-  readonly kind: 'session' | 'open' | 'contract' | 'run' | 'baseline' | 'ledger';
+  readonly kind: 'session' | 'open' | 'contract' | 'run' | 'baseline' | 'ledger' | 'approval' | 'inventory';
   readonly key: string;
   /** For filtering lists; empty where it has no meaning. */
   readonly root: string;
@@ -81,4 +81,11 @@ export interface ArtefactStore {
   has(sha256: Sha256): boolean;
   /** Bytes of all artefacts. */
   total(): number;
+  /** Removes files that no row names: a Kernel died between the rename and the row. Never throws. */
+  sweepOrphans(): Promise<{ readonly files: number; readonly bytes: number }>;
+  /** Reads and re-hashes every artefact. */
+  verify(): Promise<{
+    readonly checked: number;
+    readonly faults: readonly { readonly sha256: Sha256; readonly reason: string }[];
+  }>;
 }

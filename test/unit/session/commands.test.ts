@@ -192,7 +192,7 @@ const usual = (a: AttemptId): readonly Command[] => [
   { kind: 'collected', attempt: a, collection: complete },
   { kind: 'step', attempt: a, step: 'stop', observed: true, facts: {} },
   { kind: 'step', attempt: a, step: 'release', observed: true, facts: {} },
-  { kind: 'finish-settlement', attempt: a, candidate: { digest: ids.candidate, files: [], newFolders: [] } } as Command,
+  { kind: 'finish-settlement', attempt: a, candidate: { digest: ids.candidate, files: [], newFolders: [] } },
 ];
 const script = attempts.flatMap(usual);
 /** One step of the usual way, by its place. The shrinker drops steps that don't matter. */
@@ -235,7 +235,7 @@ it('nor does one that follows the usual way with something thrown in between', {
     fc.property(between, (extra) => {
       const { model, real } = fresh();
       for (const [i, usualStep] of script.entries()) {
-        for (const [, step] of extra.filter(([place]) => place === i)) void step.run(model, real);
+        for (const [, step] of extra.filter(([place]) => place === i)) step.run(model, real);
         new Send(usualStep, 0, false).run(model, real);
         for (const a of real.state.attempts) reached.add(a.phase);
       }
@@ -257,7 +257,7 @@ it('found by the model: no candidate without collected bytes', () => {
   const [queue, reserve] = usual(ids.attempt);
   real.do(queue!, reserve!, { kind: 'settle', attempt: ids.attempt, trigger: 'cancel' });
   const candidate = { digest: ids.candidate, files: [], newFolders: [] };
-  expect(real.ask({ kind: 'finish-settlement', attempt: ids.attempt, candidate } as Command)).toMatchObject({
+  expect(real.ask({ kind: 'finish-settlement', attempt: ids.attempt, candidate })).toMatchObject({
     ok: false,
   });
 });

@@ -86,7 +86,7 @@ beforeAll(() => {
       worlds.set(to, { world: after, how, from: key });
       open.push(to);
     };
-    reach(`${attemptOf(world).phase}`, kernelStep(world));
+    reach(attemptOf(world).phase, kernelStep(world));
     for (const [how, act] of Object.entries(outside)) {
       const after = act(world);
       if (after !== null) reach(how, after);

@@ -1,0 +1,62 @@
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+
+/**
+ * The calls by which the artefact store reaches the disk, one promise a system call, so that a test can put a layer in
+ * their place that forgets or reorders whatever was not synced.
+ */
+export interface FileLayer {
+  /** Makes a new file (fails where one exists) and writes all bytes. Not synced. */
+  write(file: string, bytes: Uint8Array): Promise<void>;
+  /** An error of this is final for the file's pages: it must not be tried again. */
+  sync(file: string): Promise<void>;
+  rename(from: string, to: string): Promise<void>;
+  /** True when the folder is new. */
+  makeFolder(folder: string): Promise<boolean>;
+  syncFolder(folder: string): Promise<void>;
+  read(file: string): Promise<Uint8Array>;
+  remove(file: string): Promise<void>;
+}
+
+const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
+
+export const nodeFiles: FileLayer = {
+  async write(file, bytes) {
+    const handle = await open(file, 'wx', 0o600);
+    try {
+      await handle.writeFile(bytes);
+    } finally {
+      await handle.close();
+    }
+  },
+  async sync(file) {
+    // Another descriptor serves: fsync is about the file, not about who wrote it.
+    const handle = await open(file, 'r+');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  },
+  rename,
+  async makeFolder(folder) {
+    try {
+      await mkdir(folder, { mode: 0o700 });
+      return true;
+    } catch (error) {
+      if (codeOf(error) === 'EEXIST') return false;
+      throw error;
+    }
+  },
+  async syncFolder(folder) {
+    // Windows cannot open a folder; NTFS journals the rename itself.
+    if (process.platform === 'win32') return;
+    const handle = await open(folder, 'r');
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+  },
+  read: (file) => readFile(file),
+  remove: (file) => rm(file, { force: true }),
+};
