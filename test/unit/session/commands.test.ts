@@ -192,7 +192,7 @@ const usual = (a: AttemptId): readonly Command[] => [
   { kind: 'collected', attempt: a, collection: complete },
   { kind: 'step', attempt: a, step: 'stop', observed: true, facts: {} },
   { kind: 'step', attempt: a, step: 'release', observed: true, facts: {} },
-  { kind: 'finish-settlement', attempt: a, candidate: { digest: ids.candidate, files: [], newFolders: [] } },
+  { kind: 'finish-settlement', attempt: a, candidate: { digest: ids.candidate, files: [] } },
 ];
 const script = attempts.flatMap(usual);
 /** One step of the usual way, by its place. The shrinker drops steps that don't matter. */
@@ -256,7 +256,7 @@ it('found by the model: no candidate without collected bytes', () => {
   const { real } = fresh();
   const [queue, reserve] = usual(ids.attempt);
   real.do(queue!, reserve!, { kind: 'settle', attempt: ids.attempt, trigger: 'cancel' });
-  const candidate = { digest: ids.candidate, files: [], newFolders: [] };
+  const candidate = { digest: ids.candidate, files: [] };
   expect(real.ask({ kind: 'finish-settlement', attempt: ids.attempt, candidate })).toMatchObject({
     ok: false,
   });

@@ -119,6 +119,42 @@ test('what a crash left behind is cleared at start and never taken for an artefa
   expect(Buffer.from(await store.artefacts.get(hash)).toString()).toBe('torn');
 });
 
+test('files that no row names are removed, those that are kept or on their way are not', async () => {
+  const ref = await store.artefacts.put(bytes('kept'), 'o');
+  const orphan = sha256('orphan');
+  mkdirSync(path.dirname(fileOf(orphan)), { recursive: true });
+  writeFileSync(fileOf(orphan), 'orphan');
+  const [swept, later] = await Promise.all([store.artefacts.sweepOrphans(), store.artefacts.put(bytes('later'), 'o')]);
+  expect(swept).toEqual({ files: 1, bytes: 6 });
+  await store.artefacts.get(ref.sha256);
+  await store.artefacts.get(later.sha256);
+  expect(await store.artefacts.sweepOrphans()).toEqual({ files: 0, bytes: 0 });
+  expect(await store.artefacts.verify()).toEqual({ checked: 2, faults: [] });
+});
+
+test('the same bytes put twice at once by one owner count once', async () => {
+  const content = new Uint8Array(700).fill(9);
+  await Promise.all([store.artefacts.put(content, 'o'), store.artefacts.put(content, 'o')]);
+  await store.artefacts.put(new Uint8Array(300).fill(8), 'o');
+});
+
+test('all artefacts can be checked at once, and every damaged one is named', async () => {
+  const one = await store.artefacts.put(bytes('one'), 'o');
+  const two = await store.artefacts.put(bytes('two'), 'o');
+  const three = await store.artefacts.put(bytes('three'), 'o');
+  writeFileSync(fileOf(one.sha256), 'One');
+  rmSync(fileOf(two.sha256));
+  const { checked, faults } = await store.artefacts.verify();
+  expect(checked).toBe(3);
+  expect(new Map(faults.map((f) => [f.sha256, f.reason]))).toEqual(
+    new Map([
+      [one.sha256, 'hash'],
+      [two.sha256, 'missing'],
+    ]),
+  );
+  await store.artefacts.get(three.sha256);
+});
+
 test.skipIf(process.getuid?.() === 0)('a folder that cannot be written is StorageUnwritable', async () => {
   chmodSync(path.join(home, 'artefacts', 'tmp'), 0o500);
   await expect(store.artefacts.put(bytes('x'), 'o')).rejects.toMatchObject({ code: 'StorageUnwritable' });
