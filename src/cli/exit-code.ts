@@ -62,9 +62,11 @@ export function exitCodeOf(code: ErrorCode): ExitCode {
     case 'UnsafePath':
     case 'NotIntegrated':
     case 'WrongState':
+    case 'EngineNotApproved':
       return exitCodes.refused;
     case 'InferenceUnavailable':
     case 'InferenceTooOld':
+    case 'WeightsDiffer':
     case 'EngineUnavailable':
     case 'ImageUnavailable':
     case 'LimitNotInForce':

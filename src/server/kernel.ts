@@ -5,7 +5,7 @@ import { protocolVersion } from '../protocol/methods.ts';
 import type { SessionId } from '../protocol/primitives.ts';
 import { productVersion } from '../protocol/version.ts';
 import type { Binding, KernelStatus } from '../protocol/views.ts';
-import { defaultOptions, defaultSwitches } from './agent/defaults.ts';
+import { defaultOptions, withSwitches } from './agent/defaults.ts';
 import { runAgent } from './agent/loop.ts';
 import { promptDigest } from './agent/prompt.ts';
 import { ContractBook } from './contract/contract-book.ts';
@@ -22,9 +22,11 @@ import type { Handlers, Kernel } from './rpc/port.ts';
 import { RunLedger } from './sandbox/run-ledger.ts';
 import { createSandboxService } from './sandbox/service.ts';
 import { AttemptDriver } from './session/attempt-driver.ts';
+import { AttemptInference } from './session/attempt-inference.ts';
 import { attemptSpec } from './session/attempt-spec.ts';
 import { awaySummary } from './session/away.ts';
 import { Control } from './session/control.ts';
+import { LiveBoard } from './session/live-board.ts';
 import { SessionDesk } from './session/session-desk.ts';
 import { Sessions } from './session/sessions.ts';
 import { Slots } from './session/slots.ts';
@@ -68,9 +70,14 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   const engines = new Engines({
     settings,
     scriptsDirs: settings.rehearsalDir === null ? [join(distDir, 'examples')] : [settings.rehearsalDir],
+    store,
+    env: process.env,
     log,
     now,
     monotonic,
+  });
+  const live = new LiveBoard((session, newest) => {
+    for (const client of clients()) client.notify('session/live', { session, live: newest });
   });
   const sessions = new Sessions(store, monotonic);
   const slots = new Slots(settings.concurrentSandboxes, () => broadcast('status', null));
@@ -111,7 +118,21 @@ export function createKernel(deps: KernelShellDeps): Kernel {
         sessions,
         sandbox,
         artefacts: store.artefacts,
-        engineFor: (state) => engines.engine(state.binding.engine.kind),
+        engineFor: (state) => engines.engineOf(state.binding),
+        inferenceFor: async (state, id) =>
+          new AttemptInference({
+            engine: await engines.engineOf(state.binding),
+            binding: state.binding,
+            session: state.id,
+            attempt: id,
+            inventories: engines.inventories,
+            memory: engines.memory,
+            ceilings: engines.ceilings,
+            live: (newest) => live.put(state.id, newest),
+            record: (engine) => void sessions.execute(state.id, { kind: 'engine', attempt: id, engine }),
+            log,
+            monotonic,
+          }),
         runAgent,
         contractOf: (state) => contracts.get(state.contractDigest, state.root).contract,
         specFor: (state, open, contract) => attemptSpec(state, open, contract, contracts),
@@ -135,7 +156,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       model: params.model,
       defaults: defaultOptions,
       asked: { ...params.options, numPredict: contract.contract.budget.outputTokensPerRequest },
-      switches: defaultSwitches,
+      switches: withSwitches(params.switches),
       promptDigest,
       image: await sandbox.image(contract.contract.imageBase),
       profile: { name: contract.contract.profile, digest: sandbox.profileDigest(contract.contract.profile) },
@@ -153,6 +174,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     driver,
     candidateHeld: (id) => verifier.verifyHeld(id),
     changed,
+    live: (id) => live.get(id),
     sees: (id, attempt) => leftovers.sees(id, attempt),
   });
   const control = new Control({
@@ -241,18 +263,12 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       stopListener(settle);
       return { stopping: true };
     },
-    'kernel/models': async () => {
-      const [rehearsal, ollama] = await Promise.all([
-        engines.engine('rehearsal').then((e) => e.inventory()),
-        engines
-          .engine('ollama')
-          .then((e) => e.inventory())
-          .catch((error: unknown) => {
-            if (EscrowError.is(error)) return [];
-            throw error;
-          }),
-      ]);
-      return { models: [...ollama, ...rehearsal] };
+    'kernel/models': () => engines.models(),
+    'engine/list': () => ({ approvals: [...engines.approvals()] }),
+    'engine/approve': ({ host, reviewer }) => engines.approve(host, reviewer),
+    'engine/revoke': ({ host, reviewer }) => {
+      engines.revoke(host, reviewer);
+      return {};
     },
 
     'contract/check': async ({ path, text }) => {

@@ -22,6 +22,10 @@ const SettingsFile = z.strictObject({
   uiUnreachableMs: milliseconds.optional(),
   /** Sandboxes, and with them inference jobs, that may be active at once. */
   concurrentSandboxes: z.number().int().min(1).max(8).optional(),
+  /** Share of this machine's memory that may be in use while a model is loaded or runs; null: not watched. */
+  hostMemoryCeiling: z.number().min(0.1).max(1).nullable().optional(),
+  /** The same of the memory of each GPU. Engines fill it on purpose, so it is not watched unless set. */
+  gpuMemoryCeiling: z.number().min(0.1).max(1).nullable().optional(),
   /** Folder of rehearsal scripts; null: those that are shipped. */
   rehearsalDir: z.string().min(1).max(4096).nullable().optional(),
 });
@@ -34,6 +38,8 @@ export interface KernelSettings {
   readonly graceMs: number;
   readonly uiUnreachableMs: number;
   readonly concurrentSandboxes: number;
+  readonly hostMemoryCeiling: number | null;
+  readonly gpuMemoryCeiling: number | null;
   readonly rehearsalDir: string | null;
 }
 
@@ -46,6 +52,8 @@ export const defaultSettings: KernelSettings = {
   graceMs: 20_000,
   uiUnreachableMs: 300_000,
   concurrentSandboxes: 1,
+  hostMemoryCeiling: 0.95,
+  gpuMemoryCeiling: null,
   rehearsalDir: null,
 };
 

@@ -60,6 +60,10 @@ export function endLine(end: CommandEnd): string {
       return `[stopped: more than ${end.limitBytes} bytes of output]`;
     case 'oom':
       return '[stopped: out of memory]';
+    case 'no-space':
+      return `[failed: no room left in ${end.area}]`;
+    case 'pids':
+      return '[failed: too many processes or threads]';
     case 'cancelled':
       return '[cancelled]';
     case 'spawn-failed':

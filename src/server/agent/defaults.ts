@@ -12,6 +12,7 @@ export const defaultOptions: InferenceOptions = {
   seed: 1,
   think: false,
   keepAlive: '10m',
+  draftNumPredict: 0,
 };
 
 /** All help that asks nothing of the model; executing calls that were printed as text is left to an explicit binding. */
@@ -22,4 +23,13 @@ export const defaultSwitches: LoopSwitches = {
   wholeFile: true,
   nudgeEmptyTurn: true,
   executeTextCalls: false,
+  finishGate: true,
 };
+
+/** The default switches with what was asked for instead. */
+export function withSwitches(
+  asked: { readonly [K in keyof LoopSwitches]?: LoopSwitches[K] | undefined } | undefined,
+): LoopSwitches {
+  const given = Object.entries(asked ?? {}).filter(([, value]) => value !== undefined);
+  return { ...defaultSwitches, ...Object.fromEntries(given) };
+}

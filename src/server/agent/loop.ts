@@ -222,7 +222,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         continue;
       }
       if (read.ok && read.call.tool === 'finish') {
-        const objection = finishAsked || n === budget ? null : objectionTo(toolbox, contract);
+        const objection = finishAsked || n === budget || !switches.finishGate ? null : objectionTo(toolbox, contract);
         if (objection !== null) {
           finishAsked = true;
           const text = `Not finished yet: ${objection} Call finish again if you are sure.`;

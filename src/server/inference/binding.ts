@@ -60,6 +60,13 @@ export async function makeBinding(parts: BindingParts): Promise<Binding> {
       `Ask for at most ${most}.`,
       { numCtx: options.numCtx, contextAdvertised: most },
     );
+  if (engine.kind === 'chat-completions' && options.draftNumPredict > 0)
+    throw new EscrowError(
+      'InvalidParams',
+      'This server takes no draftNumPredict: speculative drafts are set when it is started.',
+      'Leave draftNumPredict out.',
+      { draftNumPredict: options.draftNumPredict },
+    );
   if (options.numPredict >= options.numCtx)
     throw new EscrowError(
       'InvalidParams',

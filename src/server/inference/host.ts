@@ -26,14 +26,14 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /** Ollama's own port where the text names none. */
-const defaultPort = 11434;
+export const ollamaPort = 11_434;
 
 /**
  * Reads a host as people write it (`127.0.0.1:11434`, `http://localhost:11434/`, `[::1]`). Anything that is not
  * loopback is refused unless `allowRemote`, which only a machine setting may say. Throws a plain Error whose message
  * says what is wrong.
  */
-export function parseHost(text: string, allowRemote = false): InferenceHost {
+export function parseHost(text: string, allowRemote = false, portOtherwise = ollamaPort): InferenceHost {
   const withScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
   let url: URL;
   try {
@@ -52,7 +52,7 @@ export function parseHost(text: string, allowRemote = false): InferenceHost {
   const loopbackOnly = named || isLoopbackAddress(hostname);
   if (!loopbackOnly && !allowRemote) throw new Error(`${hostname} is not a loopback address`);
   const explicitPort = /:(\d+)\/?$/.exec(withScheme)?.[1];
-  const port = explicitPort === undefined ? defaultPort : Number(explicitPort);
+  const port = explicitPort === undefined ? portOtherwise : Number(explicitPort);
   const shown = hostname.includes(':') ? `[${hostname}]` : hostname;
   return { origin: `${url.protocol}//${shown}:${port}`, protocol: url.protocol, hostname, port, loopbackOnly };
 }

@@ -1,17 +1,23 @@
 import { isAbsolute } from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
-import { unreachable as unreachableCase } from '../../protocol/primitives.ts';
 import type { WallTime } from '../../protocol/primitives.ts';
 import type { Health, ModelIdentity, ModelView } from '../../protocol/views.ts';
 import { canonicalTag, isCloudName, isWellFormedTag } from './cloud.ts';
-import { streamChat } from './chat-stream.ts';
+import { ollamaAnswerReader } from './chat-stream.ts';
+import { defaultTiming, exchange } from './exchange.ts';
 import { parseHost } from './host.ts';
 import type { InferenceHost } from './host.ts';
 import { createHttpClient, HttpFault } from './http.ts';
+import { listStore, storeOf } from './ollama-store.ts';
 import { InferenceFailure } from './port.ts';
+import { Fault, faultCode } from './fault.ts';
+import type { Inventory } from './inventory.ts';
+import { hasRemote, identityOf, refusedReason, vouched, weightsOf } from './ollama-identity.ts';
 import type { ChatTurn, InferenceEngine, LoadedModel } from './port.ts';
 import { inventoryFindings, loadedEntry, loadedFindingsAfter, loadedFindingsBefore, makeReceipt } from './receipts.ts';
-import type { EngineSnapshot } from './receipts.ts';
+import type { EngineSnapshot, Finding } from './receipts.ts';
+import { ask } from './small-answer.ts';
+import type { WeightsReader } from './weights.ts';
 import type { Chunk, ShowReply as Show, TagEntry } from './wire.ts';
 import {
   droppedKeywords,
@@ -38,6 +44,8 @@ export interface OllamaEngineOptions {
   ) => void;
   /** Only a machine setting that names a host may set it. */
   readonly allowRemote?: boolean;
+  /** Reads model files of this host; null where the engine is not on this host, or has none. */
+  readonly weights?: WeightsReader | null;
   /** Longest pause between two lines once the answer has begun. */
   readonly stallMs?: number;
   /** Longest wait for the first line: loading and reading the prompt, while the engine goes on answering probes. */
@@ -48,15 +56,17 @@ export interface OllamaEngineOptions {
   readonly answerMs?: number;
 }
 
-/** A big model from a slow disk loads in minutes; 120 s without a token is far beyond any model that is of use. */
-const defaults = { stallMs: 120_000, loadMs: 600_000, probeMs: 2000, answerMs: 10_000 } as const;
-
 /**
  * The engine port over Ollama's native API. It never pulls, deletes, unloads or retags; it sends nothing but chat
  * requests and reads. Throws EscrowError InferenceUnavailable where `host` may not be spoken to.
  */
 export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngine {
-  const timing = { ...defaults, ...options };
+  const timing = {
+    stallMs: options.stallMs ?? defaultTiming.stallMs,
+    loadMs: options.loadMs ?? defaultTiming.loadMs,
+    probeMs: options.probeMs ?? defaultTiming.probeMs,
+    answerMs: options.answerMs ?? defaultTiming.answerMs,
+  };
   let host: InferenceHost;
   try {
     host = parseHost(options.host, options.allowRemote ?? false);
@@ -70,17 +80,12 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
   }
   const http = createHttpClient(host);
   const rehearsal = options.kind === 'rehearsal';
-  /** Version that answered when a digest was bound; a later change of it is a finding. */
-  const boundVersions = new Map<string, string>();
+  const weights = host.loopbackOnly ? (options.weights ?? null) : null;
 
   const get = async <T extends z.ZodType>(path: string, schema: T, signal?: AbortSignal): Promise<z.output<T>> =>
-    readJson(await http.fetch('GET', path, null, timing.answerMs, signal), path, schema);
+    ask(http, path, schema, { timeoutMs: timing.answerMs, signal });
   const show = async (tag: string, signal?: AbortSignal): Promise<Show> =>
-    readJson(
-      await http.fetch('POST', '/api/show', Buffer.from(JSON.stringify({ model: tag })), timing.answerMs, signal),
-      '/api/show',
-      ShowReply,
-    );
+    ask(http, '/api/show', ShowReply, { timeoutMs: timing.answerMs, signal, body: { model: tag } });
   const version = async (signal?: AbortSignal): Promise<string> =>
     (await get('/api/version', VersionReply, signal)).version;
   const tags = async (signal?: AbortSignal): Promise<readonly TagEntry[]> =>
@@ -191,8 +196,7 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
         throw unreachable(error);
       }
       if (hasRemote(shown)) throw cloudRefusal(entry.name);
-      boundVersions.set(entry.digest, found);
-      return identityOf(entry, shown);
+      return vouched(identityOf(entry, shown), weights);
     },
 
     async inventory(): Promise<readonly ModelView[]> {
@@ -202,17 +206,23 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
       } catch (error) {
         throw unreachable(error);
       }
+      const inMemory = new Set((await loaded().catch(() => [])).map((m) => canonicalTag(m.tag)));
       const views: ModelView[] = [];
       for (const entry of list.slice(0, 500)) {
         const refused = refusedReason(entry);
+        const described = entry['description'];
         // Recent engines list capabilities with the tags; older ones need a look at each local model.
         const shown =
           refused === null && (entry.capabilities ?? null) === null ? await show(entry.name).catch(() => null) : null;
+        const identity = identityOf(entry, shown);
+        const noTools = identity.capabilities.length > 0 && !identity.capabilities.includes('tools');
         views.push({
-          ...identityOf(entry, shown),
+          ...identity,
           engine: options.kind,
-          refused,
-          description: typeof entry['description'] === 'string' ? entry['description'].slice(0, 400) : '',
+          refused: refused ?? (noTools ? 'no_tools' : null),
+          description: typeof described === 'string' ? described.slice(0, 400) : '',
+          loaded: inMemory.has(canonicalTag(entry.name)),
+          fit: null,
         });
       }
       return views;
@@ -221,6 +231,22 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
     loaded: async () => {
       try {
         return await loaded();
+      } catch (error) {
+        throw unreachable(error);
+      }
+    },
+
+    async survey(model): Promise<Inventory> {
+      try {
+        const seen = await snapshot();
+        const store = weights === null ? null : storeOf(model?.weights?.path ?? null);
+        return {
+          host: host.origin,
+          version: seen.version,
+          models: seen.tags.map((t) => ({ name: t.name, digest: t.digest })),
+          loaded: seen.loaded.map((m) => ({ name: m.tag, digest: m.digest, context: m.contextLength })),
+          store: store === null ? null : { path: store, files: await listed(store) },
+        };
       } catch (error) {
         throw unreachable(error);
       }
@@ -267,35 +293,44 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
             before,
             after,
             last,
+            numCtx: request.options.numCtx,
             wallMs: options.monotonic() - started,
             findings,
           }),
         });
 
+      // A person's cancel ends as cancelled; an abort for a reason of its own (the memory watch) ends with that.
+      const aborted = (when: string, raw: Uint8Array | null = null, last: Chunk | null = null): InferenceFailure => {
+        const fault: unknown = signal.reason;
+        return fault instanceof Fault
+          ? fail(fault.kind, fault.code, fault.message, raw, null, last)
+          : fail('cancelled', 'cancelled', `cancelled ${when}`, raw, null, last);
+      };
+      let file: Finding[];
       try {
-        before = await snapshot(signal);
+        [before, file] = await Promise.all([snapshot(signal), weightsFindings(expected, weights)]);
       } catch (error) {
         throw signal.aborted
-          ? fail('cancelled', 'cancelled', 'cancelled before sending')
+          ? aborted('before sending')
           : fail('transport', faultCode(error), `before sending: ${text(error)}`);
       }
       if (!isSupportedVersion(before.version))
         throw fail('unsupported', 'engine_too_old', `version ${before.version}: nothing was sent`);
       const wrong = [
-        ...inventoryFindings(before, expected, boundVersions.get(expected.digest ?? '') ?? null),
+        ...inventoryFindings(before, expected, request.engineVersion),
         ...loadedFindingsBefore(before, expected),
+        ...file,
       ];
       const firstWrong = wrong[0];
       if (firstWrong !== undefined)
         throw fail('identity', firstWrong, `before sending: ${wrong.join(', ')}`, null, null, null, wrong);
 
-      const outcome = await streamChat(http, rawRequest, {
-        model: expected.tag,
+      const outcome = await exchange(http, rawRequest, ollamaAnswerReader(expected.tag, onEvent), {
+        path: '/api/chat',
+        probePath: '/api/version',
+        framing: 'json-lines',
         numPredict: request.options.numPredict,
-        stallMs: timing.stallMs,
-        loadMs: timing.loadMs,
-        probeMs: timing.probeMs,
-        answerMs: timing.answerMs,
+        timing,
         monotonic: options.monotonic,
         onEvent,
         signal,
@@ -304,47 +339,42 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
         options.log('warn', 'inference failed', { code: outcome.code, kind: outcome.kind });
         throw fail(outcome.kind, outcome.code, outcome.message, outcome.raw, null, outcome.last);
       }
+      const { answer, raw } = outcome;
 
       let after: EngineSnapshot;
       let alias: string | null;
       try {
-        after = await snapshot(signal);
+        [after, file] = await Promise.all([snapshot(signal), weightsFindings(expected, weights)]);
         alias = await sameWeightsElsewhere(after, expected);
       } catch (error) {
         throw signal.aborted
-          ? fail('cancelled', 'cancelled', 'cancelled before the receipt was verified', outcome.raw, null, outcome.last)
-          : fail('transport', faultCode(error), `identity after: ${text(error)}`, outcome.raw, null, outcome.last);
+          ? aborted('before the receipt was verified', raw, answer.last)
+          : fail('transport', faultCode(error), `identity after: ${text(error)}`, raw, null, answer.last);
       }
       const findings = [
         ...inventoryFindings(after, expected, before.version),
         ...loadedFindingsAfter(after, expected, request.options.numCtx, alias),
+        ...file,
       ];
       const first = findings[0];
       if (first !== undefined) {
-        throw fail(
-          'identity',
-          first,
-          `after the answer: ${findings.join(', ')}`,
-          outcome.raw,
-          after,
-          outcome.last,
-          findings,
-        );
+        throw fail('identity', first, `after the answer: ${findings.join(', ')}`, raw, after, answer.last, findings);
       }
       return {
-        content: outcome.content,
-        thinking: outcome.thinking,
-        toolCalls: outcome.toolCalls,
-        doneReason: outcome.last.done_reason ?? '',
+        content: answer.content,
+        thinking: answer.thinking,
+        toolCalls: answer.toolCalls,
+        doneReason: answer.last.done_reason ?? '',
         rawRequest,
-        rawResponse: outcome.raw,
+        rawResponse: raw,
         receipt: makeReceipt({
           rawRequest,
-          rawResponse: outcome.raw,
+          rawResponse: raw,
           expected,
           before,
           after,
-          last: outcome.last,
+          last: answer.last,
+          numCtx: request.options.numCtx,
           wallMs: options.monotonic() - started,
           findings: [],
         }),
@@ -363,52 +393,22 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
   };
 }
 
-function readJson<T extends z.ZodType>(
-  reply: { readonly status: number; readonly bytes: Uint8Array },
-  path: string,
-  schema: T,
-): z.output<T> {
-  if (reply.status !== 200) throw new Error(`${path} answered ${reply.status}`);
-  let value: unknown;
-  try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(reply.bytes));
-  } catch {
-    throw new Error(`${path} did not answer JSON`);
-  }
-  const parsed = schema.safeParse(value);
-  if (!parsed.success) throw new Error(`${path} answered in an unknown shape`);
-  return parsed.data;
-}
-
 function text(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function faultCode(error: unknown): string {
-  if (!(error instanceof HttpFault)) return 'engine_not_understood';
-  switch (error.code) {
-    case 'unreachable':
-      return 'engine_not_reachable';
-    case 'timeout':
-      return 'engine_silent';
-    case 'redirect':
-      return 'redirect_refused';
-    case 'cut':
-    case 'too_long':
-    case 'encoded':
-      return 'engine_not_understood';
-    default:
-      return unreachableCase(error.code);
-  }
+/** The blobs of a store, with names cut to what they say. */
+async function listed(store: string): Promise<{ name: string; size: number }[] | null> {
+  const files = await listStore(store);
+  return files === null ? null : files.map((f) => ({ ...f }));
 }
 
-function hasRemote(entry: { readonly remote_host?: unknown; readonly remote_model?: unknown }): boolean {
-  return Boolean(entry.remote_host) || Boolean(entry.remote_model);
-}
-
-/** A code why the entry may not be used, or null. */
-function refusedReason(entry: TagEntry): string | null {
-  return isCloudName(entry.name) || hasRemote(entry) ? 'cloud' : null;
+/** Whether the file of the weights is still the one whose hash is bound. Nothing bound: nothing to find. */
+async function weightsFindings(expected: ModelIdentity, weights: WeightsReader | null): Promise<Finding[]> {
+  const bound = expected.weights;
+  if (weights === null || bound === null || bound.hashed === null) return [];
+  const now = await weights.read(bound.path);
+  return now?.sha256 === bound.hashed ? [] : ['weights_changed'];
 }
 
 function cloudRefusal(tag: string): EscrowError {
@@ -422,29 +422,4 @@ function cloudRefusal(tag: string): EscrowError {
 
 function refuseCloud(tag: string): void {
   if (isCloudName(tag)) throw cloudRefusal(tag);
-}
-
-/** The FROM line of a modelfile names the weights: a blob path with the digest in it. */
-function weightsOf(shown: Show): string | null {
-  return /^FROM\s+(.+)$/m.exec(shown.modelfile ?? '')?.[1]?.trim() ?? null;
-}
-
-function identityOf(entry: TagEntry, shown: Show | null): ModelIdentity {
-  const details = entry.details ?? shown?.details ?? null;
-  const info = shown?.model_info ?? {};
-  const context = Object.entries(info).find(([key]) => key.endsWith('.context_length'))?.[1];
-  return {
-    tag: entry.name,
-    digest: entry.digest,
-    quantisation: details?.quantization_level ?? null,
-    parameterSize: details?.parameter_size ?? null,
-    family: details?.family ?? null,
-    contextAdvertised:
-      typeof context === 'number' && Number.isInteger(context)
-        ? context
-        : (entry.context_length ?? details?.context_length ?? null),
-    capabilities: [...(shown?.capabilities ?? entry.capabilities ?? [])],
-    sizeBytes: entry.size ?? null,
-    witness: 'engine',
-  };
 }

@@ -1,4 +1,5 @@
-import type { Health, InferenceOptions, ModelIdentity, ModelView, Receipt } from '../../protocol/views.ts';
+import type { EngineKind, Health, InferenceOptions, ModelIdentity, ModelView, Receipt } from '../../protocol/views.ts';
+import type { Inventory } from './inventory.ts';
 
 export interface ChatTool {
   readonly name: string;
@@ -29,6 +30,8 @@ export interface ChatRequest {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly ChatTool[];
   readonly options: InferenceOptions;
+  /** The version that the binding names; another one that answers is a finding. Null: not bound yet. */
+  readonly engineVersion: string | null;
 }
 
 export type ChatEvent =
@@ -88,7 +91,7 @@ export interface LoadedModel {
 }
 
 export interface InferenceEngine {
-  readonly kind: 'ollama' | 'rehearsal';
+  readonly kind: EngineKind;
   readonly host: string;
   readonly synthetic: boolean;
   /** Never throws. */
@@ -97,7 +100,12 @@ export interface InferenceEngine {
   identity(tag: string): Promise<ModelIdentity>;
   inventory(): Promise<readonly ModelView[]>;
   loaded(): Promise<readonly LoadedModel[]>;
-  /** Throws InferenceFailure only. `expected` is the binding's identity. */
+  /** What there is and what is loaded, for the record before and after. `model` finds the store. Throws EscrowError. */
+  survey(model: ModelIdentity | null): Promise<Inventory>;
+  /**
+   * Throws InferenceFailure only. `expected` is the binding's identity. An abort whose reason is a `Fault` ends with that
+   * fault's kind and code; any other as `cancelled`.
+   */
   chat(
     request: ChatRequest,
     expected: ModelIdentity,

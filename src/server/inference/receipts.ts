@@ -21,7 +21,14 @@ export type Finding =
   | 'not_loaded' // after the answer no runner of the model is listed: context and digest cannot be proven
   | 'context_smaller'
   | 'context_unknown'
-  | 'model_substituted'; // a chunk names another model than the one asked
+  | 'model_substituted' // a chunk names another model than the one asked
+  | 'weights_changed' // the file of the weights is not the one whose hash the binding has
+  | 'template_changed'; // the engine renders prompts with another template than at the binding
+
+/** Named remarks that void nothing: the consequence is that they are recorded and shown. */
+export type Note =
+  | 'partly_on_cpu' // less than all of the model lies on the GPU: slow, not wrong
+  | 'context_larger'; // the runner holds more context than asked: another client loaded it
 
 /** The tag's entry in an inventory; names compare as Ollama compares them. */
 export function inventoryDigest(snapshot: EngineSnapshot, tag: string): string | null {
@@ -76,6 +83,22 @@ export function loadedFindingsAfter(
 const ms = (ns: number | null | undefined): number | null =>
   ns === null || ns === undefined ? null : Math.round(ns / 1e4) / 100;
 
+/** Remarks on the runner that answered. Pure. */
+export function notesOf(entry: LoadedModel | null, numCtx: number): Note[] {
+  const notes: Note[] = [];
+  const share = gpuShareOf(entry);
+  if (share !== null && share < 1) notes.push('partly_on_cpu');
+  if (entry !== null && entry.contextLength !== null && entry.contextLength > numCtx) notes.push('context_larger');
+  return notes;
+}
+
+/** Share of the model that lies on a GPU, 0 to 1 to three digits; null where it is not told. */
+export function gpuShareOf(entry: LoadedModel | null): number | null {
+  return entry === null || entry.size === null || entry.size <= 0 || entry.sizeVram === null
+    ? null
+    : Math.round((entry.sizeVram / entry.size) * 1000) / 1000;
+}
+
 /** The receipt of one request, complete or not. Durations in ms; engine's words where it says so. Pure. */
 export function makeReceipt(facts: {
   readonly rawRequest: Uint8Array;
@@ -84,30 +107,32 @@ export function makeReceipt(facts: {
   readonly before: EngineSnapshot | null;
   readonly after: EngineSnapshot | null;
   readonly last: Chunk | null;
+  readonly numCtx: number;
   readonly wallMs: number;
   readonly findings: readonly string[];
 }): Receipt {
   const { before, after, last, expected } = facts;
   const entry = after === null ? null : loadedEntry(after, expected);
-  const share =
-    entry === null || entry.size === null || entry.size <= 0 || entry.sizeVram === null
-      ? null
-      : Math.round((entry.sizeVram / entry.size) * 1000) / 1000;
   return {
     requestDigest: sha256(facts.rawRequest),
     responseDigest: facts.rawResponse === null ? null : sha256(facts.rawResponse),
     modelDigestBefore: before === null ? null : inventoryDigest(before, expected.tag),
     modelDigestAfter: after === null ? null : inventoryDigest(after, expected.tag),
     contextLoaded: entry?.contextLength ?? null,
-    gpuShare: share,
+    gpuShare: gpuShareOf(entry),
     promptTokens: last?.prompt_eval_count ?? null,
     outputTokens: last?.eval_count ?? null,
     doneReason: last?.done_reason ?? null,
     totalMs: ms(last?.total_duration),
     loadMs: ms(last?.load_duration),
+    promptMs: ms(last?.prompt_eval_duration),
+    outputMs: ms(last?.eval_duration),
+    // Its count includes what came from the cache and does not say how much that was.
+    cachedTokens: null,
     wallMs: Math.round(facts.wallMs * 100) / 100,
     verified: last !== null && facts.findings.length === 0,
     findings: [...facts.findings],
-    witness: 'engine',
+    notes: after === null ? [] : notesOf(entry, facts.numCtx),
+    witness: expected.witness,
   };
 }

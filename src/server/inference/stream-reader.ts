@@ -1,3 +1,5 @@
+import { isUtf8 } from 'node:buffer';
+
 /** Why a byte stream is not acceptable NDJSON. */
 export class StreamFault extends Error {
   override readonly name = 'StreamFault';
@@ -21,20 +23,29 @@ export interface StreamLimits {
  */
 export const defaultStreamLimits: StreamLimits = { lineBytes: 1_048_576, totalBytes: 33_554_432, lines: 400_000 };
 
+/** What a line is: JSON by itself (`json-lines`), or a field of a server-sent event (`events`). */
+export type Framing = 'json-lines' | 'events';
+
+/** The value that stands for `data: [DONE]`, the end of a stream of events. */
+export const doneMarker = Symbol('[DONE]');
+
 /**
- * Splits bytes into JSON lines: strictly, in bounded memory, independent of how the bytes were chunked. Lines end in LF;
- * a last line without one is given by `end`. Blank lines are malformed. Bytes are decoded as fatal UTF-8.
+ * Splits bytes into JSON values, one a line: strictly, in bounded memory, independent of how the bytes were chunked.
+ * Lines end in LF; a last line without one is given by `end`. Bytes are UTF-8 or refused. In `json-lines` a blank line is
+ * malformed; in `events` blank lines, comments and the fields `event`, `id` and `retry` carry nothing, `data` carries one
+ * JSON value or `[DONE]`, and anything else is malformed.
  */
 export class LineReader {
   readonly #limits: StreamLimits;
-  readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  readonly #framing: Framing;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
   #total = 0;
   #lines = 0;
 
-  constructor(limits: StreamLimits = defaultStreamLimits) {
+  constructor(limits: StreamLimits = defaultStreamLimits, framing: Framing = 'json-lines') {
     this.#limits = limits;
+    this.#framing = framing;
   }
 
   /** Gives the complete lines, parsed. Throws StreamFault; after that the reader is of no use. */
@@ -61,7 +72,8 @@ export class LineReader {
           : Buffer.concat([...this.#pending, chunk.subarray(from, to)]);
       this.#pending = [];
       this.#pendingBytes = 0;
-      yield this.#parse(line);
+      const value = this.#parse(line);
+      if (value !== undefined) yield value;
       from = newline + 1;
     }
   }
@@ -75,16 +87,23 @@ export class LineReader {
     return this.#parse(line);
   }
 
+  /** Undefined for a line that carries nothing. */
   #parse(line: Uint8Array): unknown {
     this.#lines += 1;
     if (this.#lines > this.#limits.lines)
       throw new StreamFault('too_many_lines', `more than ${this.#limits.lines} lines`);
-    let text: string;
-    try {
-      text = this.#decoder.decode(line);
-    } catch {
-      throw new StreamFault('invalid_utf8', `line ${this.#lines} is not UTF-8`);
-    }
+    if (!isUtf8(line)) throw new StreamFault('invalid_utf8', `line ${this.#lines} is not UTF-8`);
+    const text = Buffer.from(line.buffer, line.byteOffset, line.byteLength).toString('utf8');
+    if (this.#framing === 'json-lines') return this.#json(text);
+    const field = /^(?:(data|error): ?|(?::|event:|id:|retry:|\r?$))/.exec(text);
+    if (field === null) throw new StreamFault('malformed_line', `line ${this.#lines} is not a field of an event`);
+    if (field[1] === undefined) return undefined;
+    const payload = text.slice(field[0].length);
+    if (field[1] === 'error') return { error: this.#json(payload) };
+    return payload.trimEnd() === '[DONE]' ? doneMarker : this.#json(payload);
+  }
+
+  #json(text: string): unknown {
     try {
       return JSON.parse(text) as unknown;
     } catch {

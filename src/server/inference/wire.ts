@@ -138,6 +138,8 @@ export function encodeChat(request: ChatRequest): Uint8Array {
         num_predict: options.numPredict,
         temperature: options.temperature,
         seed: options.seed,
+        // Left out where it is off: older builds log an unknown option, and 0 is what none means.
+        ...(options.draftNumPredict === 0 ? {} : { draft_num_predict: options.draftNumPredict }),
       },
     }),
   );

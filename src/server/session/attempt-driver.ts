@@ -5,6 +5,7 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { CandidateFile, SettlementTrigger } from '../../protocol/views.ts';
 import type { AgentEnd, AgentFact, RunAgent } from '../agent/port.ts';
 import type { InferenceEngine } from '../inference/port.ts';
+import type { AttemptInference } from './attempt-inference.ts';
 import type { Logger } from '../log.ts';
 import {
   SandboxFault,
@@ -31,7 +32,7 @@ import type { Sessions } from './sessions.ts';
 import type { AttemptState, ContainerState, SessionState } from './state.ts';
 
 /** How long an aborted generation, a quiesce and a collection may take before they count as not observed, in ms. */
-const bounds = { abort: 10_000, quiesce: 20_000, collect: 60_000, idle: 3_000 } as const;
+const bounds = { abort: 10_000, quiesce: 20_000, collect: 60_000, idle: 3_000, survey: 5_000 } as const;
 
 /** Waits between looks at something that could not be observed: 1 s doubling to 30 s (a person may also ask at once). */
 const backoff = (tries: number): number => Math.min(1_000 * 2 ** tries, 30_000);
@@ -43,6 +44,8 @@ export interface AttemptDriverDeps {
   readonly sandbox: SandboxService;
   readonly artefacts: ArtefactStore;
   readonly engineFor: (state: SessionState) => Promise<InferenceEngine>;
+  /** The engine's side of the attempt. Throws EscrowError where the engine may not be used. */
+  readonly inferenceFor: (state: SessionState, attempt: AttemptId) => Promise<AttemptInference>;
   readonly runAgent: RunAgent;
   readonly contractOf: (state: SessionState) => FrozenContract;
   /** The attempt's sandbox: snapshot bytes, paths, commands. */
@@ -101,6 +104,7 @@ export class AttemptDriver {
   #sandbox: Sandbox | undefined;
   #working: Promise<AgentEnd> | undefined;
   #generating = false;
+  #inference: AttemptInference | undefined;
   #tries = 0;
   /** What could not be recorded yet; until it is, nothing else is begun. The first one stands. */
   #owed: Owed | undefined;
@@ -171,7 +175,7 @@ export class AttemptDriver {
             await this.#release();
             break;
           case 'finish':
-            this.#finish();
+            await this.#finish();
             break;
           case 'observe':
             await this.#observe();
@@ -204,6 +208,14 @@ export class AttemptDriver {
     else this.#execute({ kind: 'settle', attempt, trigger: owed.trigger });
     this.#owed = undefined;
     return true;
+  }
+  /** Resolves when the work is to end. */
+  get #aborted(): Promise<null> {
+    const { signal } = this.#abort;
+    return new Promise((resolve) => {
+      if (signal.aborted) resolve(null);
+      else signal.addEventListener('abort', () => resolve(null), { once: true });
+    });
   }
   /** The cause of the end is known already, recorded or owed. */
   get #ending(): boolean {
@@ -286,11 +298,19 @@ export class AttemptDriver {
     }
     const state = this.#whole();
     const contract = this.#deps.contractOf(state);
-    let engine: InferenceEngine;
+    let inference: AttemptInference;
     try {
-      engine = await this.#deps.engineFor(state);
+      inference = await this.#deps.inferenceFor(state, attempt);
     } catch (error) {
       this.#execute({ kind: 'end', attempt, end: { kind: 'transport', code: 'no_engine', detail: messageOf(error) } });
+      return;
+    }
+    this.#inference = inference;
+    const refused = await Promise.race([inference.begin(), this.#aborted]);
+    if (this.#ending) return;
+    this.#deps.at('engine-looked-at');
+    if (refused !== null) {
+      this.#execute({ kind: 'end', attempt, end: refused });
       return;
     }
     this.#working = this.#deps.runAgent(
@@ -299,9 +319,7 @@ export class AttemptDriver {
         chat: async (messages, tools, signal) => {
           this.#generating = true;
           try {
-            const { tag } = state.binding.model;
-            const request = { model: tag, messages, tools, options: state.binding.options };
-            return await engine.chat(request, state.binding.model, () => undefined, signal);
+            return await inference.chat(messages, tools, signal);
           } finally {
             this.#generating = false;
           }
@@ -317,10 +335,7 @@ export class AttemptDriver {
       code: `channel_${end.kind}`,
       detail: 'reason' in end ? end.reason : '',
     }));
-    const aborted = new Promise<AgentEnd>((resolve) => {
-      if (this.#abort.signal.aborted) resolve({ kind: 'cancelled' });
-      else this.#abort.signal.addEventListener('abort', () => resolve({ kind: 'cancelled' }), { once: true });
-    });
+    const aborted = this.#aborted.then((): AgentEnd => ({ kind: 'cancelled' }));
     // The loop ends by itself before; the lease bounds one that got stuck.
     const lease = setTimeout(
       () => this.settle('lease_expired'),
@@ -631,7 +646,11 @@ export class AttemptDriver {
     return this.#deps.sandbox.remove(container.engineId);
   }
 
-  #finish(): void {
+  async #finish(): Promise<void> {
+    const inference = this.#inference;
+    this.#inference = undefined;
+    // What changed at the engine is disclosed with the settlement; one that does not answer holds nothing up.
+    if (inference !== undefined) await within(bounds.survey, inference.end());
     const attempt = this.#state();
     const { collection } = attempt;
     // Of a partial collection, what was not read counts as unchanged, never as deleted.

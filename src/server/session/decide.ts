@@ -14,6 +14,7 @@ import type {
 import { unreachable } from '../../protocol/primitives.ts';
 import type {
   ActivityItem,
+  AttemptEngine,
   AttemptPhase,
   LimitReceipt,
   Receipt,
@@ -65,6 +66,7 @@ export type Command =
     }
   | { readonly kind: 'limits'; readonly attempt: AttemptId; readonly limits: readonly LimitReceipt[] }
   | { readonly kind: 'run'; readonly attempt: AttemptId; readonly files: number; readonly bytes: number }
+  | { readonly kind: 'engine'; readonly attempt: AttemptId; readonly engine: AttemptEngine }
   | {
       readonly kind: 'count-request';
       readonly attempt: AttemptId;
@@ -321,6 +323,10 @@ export function decide(state: SessionState, command: Command, now: Now): Decisio
           accept({ type: 'attempt.running', data: { attempt: a.id, files: command.files, bytes: command.bytes } })
         );
       });
+    case 'engine':
+      return withAttempt(state, command.attempt, unsettled, 'What is seen of the engine', (a) =>
+        accept({ type: 'attempt.engine', data: { attempt: a.id, engine: command.engine } }),
+      );
     case 'count-request':
       return withAttempt(state, command.attempt, acting, 'A request', (a) => {
         const refusal = actorRefusal(a, now);

@@ -15,6 +15,7 @@ import type {
 import type { CheckResult, FrozenContract } from '../../protocol/contract.ts';
 import type {
   ActivityItem,
+  AttemptEngine,
   AttemptOutcome,
   AttemptPhase,
   Binding,
@@ -110,6 +111,10 @@ export type SessionEvent =
   | {
       readonly type: 'attempt.running';
       readonly data: { readonly attempt: AttemptId; readonly files: number; readonly bytes: number };
+    }
+  | {
+      readonly type: 'attempt.engine';
+      readonly data: { readonly attempt: AttemptId; readonly engine: AttemptEngine };
     }
   | {
       readonly type: 'attempt.request';

@@ -10,7 +10,8 @@ import type { Store, StoredEvent, ViewRow } from '../store/port.ts';
 export function qualificationKey(binding: Binding): Sha256 {
   return digestOf({
     engine: { kind: binding.engine.kind, version: binding.engine.version },
-    model: binding.model.digest,
+    // Without a digest nothing but what the engine said of the model tells it from another.
+    model: binding.model.digest ?? { unproven: binding.model },
     options: binding.options,
     switches: binding.switches,
     prompt: binding.promptDigest,

@@ -1,7 +1,7 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { ParsedParams } from '../../protocol/methods.ts';
 import { AttemptId, type FencingToken, type SessionId } from '../../protocol/primitives.ts';
-import type { Binding, SessionView, SettlementTrigger } from '../../protocol/views.ts';
+import type { Binding, LiveInference, SessionView, SettlementTrigger } from '../../protocol/views.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';
@@ -27,6 +27,8 @@ export interface SessionDeskDeps {
   /** Called when an attempt settled as a candidate: verification follows by itself. */
   readonly candidateHeld: (session: SessionId) => void;
   readonly changed: (session: SessionId | null) => void;
+  /** The request that runs at this moment, for views. */
+  readonly live: (session: SessionId) => LiveInference | null;
   /** What the container engine says of an attempt's container now. Never rejects. */
   readonly sees: (session: SessionId, attempt: AttemptId) => Promise<string>;
 }
@@ -60,6 +62,7 @@ export class SessionDesk {
       controller: this.control.view(state),
       observers: this.control.observers(id),
       ledger: this.#deps.sessions.ledger(state),
+      live: this.#deps.live(id),
     });
   }
 

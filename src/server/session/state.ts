@@ -13,6 +13,7 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { CheckResult, FrozenContract } from '../../protocol/contract.ts';
 import type {
   ActivityItem,
+  AttemptEngine,
   AttemptOutcome,
   AttemptPhase,
   Binding,
@@ -25,6 +26,7 @@ import type {
 } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import type { CollectionRecord, ControllerRecord, RecordedEvent } from './events.ts';
+import { noUsage, used, type Usage } from './usage.ts';
 
 /** Activity kept in a view; the whole is in the event log. */
 export const activityKept = 200;
@@ -63,6 +65,9 @@ export interface AttemptState {
   readonly requestOpen: boolean;
   readonly promptTokens: number;
   readonly outputTokens: number;
+  readonly usage: Usage;
+  /** What was seen of the engine and of this machine's memory, newest. */
+  readonly engine: AttemptEngine | null;
   readonly activityCount: number;
   readonly activity: readonly ActivityItem[];
   /** How far the Kernel's side of the audit chain is durable. */
@@ -270,6 +275,8 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         requestOpen: false,
         promptTokens: 0,
         outputTokens: 0,
+        usage: noUsage,
+        engine: null,
         activityCount: 0,
         activity: [],
         witness: { entries: 0, head: null },
@@ -298,6 +305,8 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
       return patchAttempt(state, event.data.attempt, () => ({ limits: event.data.limits }));
     case 'attempt.running':
       return patchAttempt(state, event.data.attempt, () => ({ phase: 'running' }));
+    case 'attempt.engine':
+      return patchAttempt(state, event.data.attempt, () => ({ engine: event.data.engine }));
     case 'attempt.request':
       return patchAttempt(state, event.data.attempt, () => ({ requests: event.data.n, requestOpen: true }));
     case 'attempt.turn':
@@ -305,9 +314,13 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         requestOpen: false,
         promptTokens: a.promptTokens + (event.data.receipt.promptTokens ?? 0),
         outputTokens: a.outputTokens + (event.data.receipt.outputTokens ?? 0),
+        usage: used(a.usage, event.data.receipt, false),
       }));
     case 'attempt.failure':
-      return patchAttempt(state, event.data.attempt, () => ({ requestOpen: false }));
+      return patchAttempt(state, event.data.attempt, (a) => ({
+        requestOpen: false,
+        usage: used(a.usage, event.data.receipt, true),
+      }));
     case 'attempt.activity':
       return patchAttempt(state, event.data.attempt, (a) => ({
         activityCount: a.activityCount + 1,

@@ -1,4 +1,4 @@
-import type { SessionSummary, SessionView, AttemptView, CandidateView, ControllerView } from '../../protocol/views.ts';
+import type { SessionSummary, SessionView, AttemptView, CandidateView, ControllerView, LiveInference } from '../../protocol/views.ts';
 import type { CandidateDigest } from '../../protocol/primitives.ts';
 import { lastAttempt, openAttempt, verdictOf, type AttemptState, type SessionState } from './state.ts';
 
@@ -8,6 +8,7 @@ export interface ViewContext {
   readonly controller: ControllerView | null;
   readonly observers: number;
   readonly ledger: { readonly spent: number; readonly allowed: number };
+  readonly live: LiveInference | null;
 }
 
 /** One word for a session, from its state alone. */
@@ -54,6 +55,12 @@ function attemptView(a: AttemptState): AttemptView {
     requests: a.requests,
     promptTokens: a.promptTokens,
     outputTokens: a.outputTokens,
+    metrics: {
+      requests: a.requests,
+      ...a.usage,
+      wallMs: a.settled === null ? null : a.settled.at - a.reservedAt,
+    },
+    engine: a.engine,
     container: a.container,
     limits: [...a.limits],
     candidate: a.candidate,
@@ -104,6 +111,7 @@ export function sessionView(state: SessionState, context: ViewContext): SessionV
     controller: context.controller,
     observers: context.observers,
     budget: { attempts: context.ledger.allowed, used: context.ledger.spent },
+    live: context.live,
     attempts: state.attempts.map(attemptView),
     candidates: state.candidates.flatMap((c) => candidateView(state, c.digest) ?? []),
     createdAt: state.createdAt,

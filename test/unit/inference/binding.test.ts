@@ -50,6 +50,10 @@ describe('a binding', () => {
         contextAdvertised: 40_960,
         capabilities: ['completion', 'tools'],
         sizeBytes: 2_500_000_000,
+        templateDigest: null,
+        // The peer names a file that this machine does not have: only the engine's word stands.
+        weights: { path: weights, sizeBytes: null, claimed: 'c'.repeat(64), hashed: null },
+        unproven: ['digest', 'weights'],
         witness: 'engine',
       },
       options: { ...defaultOptions, numPredict: 512 },

@@ -270,7 +270,7 @@ describe('what is refused before anything is sent', () => {
       await expect(engine.identity(tag)).rejects.toMatchObject({ code: 'CloudModelRefused' });
       const failure = await failureOf(
         engine.chat(
-          { model: tag, messages: [], tools: [], options: chatOptions },
+          { model: tag, messages: [], tools: [], options: chatOptions, engineVersion: null },
           identity,
           () => undefined,
           new AbortController().signal,
@@ -319,6 +319,7 @@ describe('what is refused before anything is sent', () => {
             },
           ],
           options: chatOptions,
+          engineVersion: null,
         },
         identity,
         () => undefined,

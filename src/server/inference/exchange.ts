@@ -1,0 +1,228 @@
+import { Fault, asFault } from './fault.ts';
+import { readAll } from './http.ts';
+import type { HttpClient } from './http.ts';
+import type { ChatEvent, InferenceFailure, ToolCall } from './port.ts';
+import { defaultStreamLimits, LineReader } from './stream-reader.ts';
+import type { Framing } from './stream-reader.ts';
+import { classifyEngineError, errorText } from './symptoms.ts';
+
+/** What a whole answer says, whatever the wire was. `L` is the engine's own last word, with its counts. */
+export interface Answer<L> {
+  readonly content: string;
+  readonly thinking: string;
+  readonly toolCalls: readonly ToolCall[];
+  readonly last: L;
+}
+
+/** Reads the values of one stream, in order. Both throw `Fault`. */
+export interface AnswerReader<L> {
+  take(value: unknown): void;
+  /** After the last value; a stream without its done marker is a fault. */
+  end(): Answer<L>;
+  /** The last word where it came, also of an answer that failed. */
+  readonly last: L | null;
+}
+
+/** What came of one stream: a whole answer, or a named failure with whatever bytes arrived. */
+export type ExchangeOutcome<L> =
+  | { readonly ok: true; readonly answer: Answer<L>; readonly raw: Uint8Array }
+  | {
+      readonly ok: false;
+      readonly kind: InferenceFailure['kind'];
+      readonly code: string;
+      readonly message: string;
+      readonly last: L | null;
+      readonly raw: Uint8Array | null;
+    };
+
+/** Milliseconds; see `OllamaEngineOptions`. */
+export interface ExchangeTiming {
+  readonly stallMs: number;
+  readonly loadMs: number;
+  readonly probeMs: number;
+  readonly answerMs: number;
+}
+
+export interface ExchangeOptions {
+  readonly path: string;
+  /** A small question that the engine answers while it loads. */
+  readonly probePath: string;
+  readonly framing: Framing;
+  readonly numPredict: number;
+  readonly timing: ExchangeTiming;
+  readonly monotonic: () => number;
+  readonly onEvent: (event: ChatEvent) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Big models load in minutes; 120 s without a token is far beyond any model that is of use. */
+export const defaultTiming: ExchangeTiming = { stallMs: 120_000, loadMs: 600_000, probeMs: 2000, answerMs: 10_000 };
+
+/** Probes in a row that may stay unanswered before a silent engine is called dead. */
+const silentProbes = 3;
+
+/**
+ * Sends one request and reads its stream to the end, strictly. Never throws except for defects; on any failure the
+ * connection is closed before it returns. The wait for the first line (loading, reading the prompt) is watched by
+ * probes, the time between lines by a watchdog that only whole lines feed, so a drip of bytes does not pass for life.
+ */
+export async function exchange<L>(
+  http: HttpClient,
+  body: Uint8Array,
+  reader: AnswerReader<L>,
+  options: ExchangeOptions,
+): Promise<ExchangeOutcome<L>> {
+  const { timing } = options;
+  const inner = new AbortController();
+  const signal = AbortSignal.any([options.signal, inner.signal]);
+  const received: Uint8Array[] = [];
+  let answered = false;
+
+  const first = watchFirstLine(http, options, (fault) => {
+    inner.abort(fault);
+  });
+  const stall = watchStall(timing.stallMs, options.monotonic, (fault) => {
+    inner.abort(fault);
+  });
+  const raw = (): Uint8Array | null => (answered ? Buffer.concat(received) : null);
+  try {
+    const reply = await http.send('POST', options.path, body, signal);
+    answered = true;
+    if (reply.status !== 200) {
+      first.stop();
+      stall.fed();
+      const bytes = await readAll(reply.body, 65_536).catch(() => new Uint8Array());
+      received.push(bytes);
+      if (signal.aborted) throw signal.reason as Error;
+      const message = errorText(refusalBody(bytes));
+      const symptom = classifyEngineError(reply.status, message);
+      throw new Fault(symptom.kind, symptom.code, `status ${reply.status}: ${message.slice(0, 400)}`);
+    }
+
+    const lines = new LineReader(
+      {
+        ...defaultStreamLimits,
+        // Some 150 to 250 bytes a line as a rule; 1,024 leaves room for long names and ids.
+        totalBytes: 2_097_152 + options.numPredict * 1024,
+        // One line a token is the usual; some engines split further. Beyond this it is a drip, not an answer.
+        lines: options.numPredict * 8 + 8192,
+      },
+      options.framing,
+    );
+    const take = (value: unknown): void => {
+      first.stop();
+      stall.fed();
+      reader.take(value);
+    };
+    for await (const chunk of reply.body as AsyncIterable<Buffer>) {
+      received.push(chunk);
+      for (const value of lines.push(chunk)) take(value);
+    }
+    const rest = lines.end();
+    if (rest !== undefined) take(rest);
+    return { ok: true, answer: reader.end(), raw: Buffer.concat(received) };
+  } catch (error) {
+    const fault = options.signal.aborted
+      ? cancelled(options.signal)
+      : inner.signal.aborted
+        ? (inner.signal.reason as Fault)
+        : asFault(error, answered);
+    return { ok: false, kind: fault.kind, code: fault.code, message: fault.message, last: reader.last, raw: raw() };
+  } finally {
+    stall.stop();
+    first.stop();
+    // Closes the connection where the stream was not read to its end; without effect where it was.
+    inner.abort(new Fault('cancelled', 'closed', 'the exchange is over'));
+  }
+}
+
+/** An abort may name its own fault (the memory watch does); else a person or a settlement cancelled. */
+function cancelled(signal: AbortSignal): Fault {
+  return signal.reason instanceof Fault
+    ? signal.reason
+    : new Fault('cancelled', 'cancelled', 'the request was cancelled');
+}
+
+/** One timer for all lines: each line only notes the time, the timer looks whether it is long ago. */
+function watchStall(
+  stallMs: number,
+  monotonic: () => number,
+  onFault: (fault: Fault) => void,
+): { fed(): void; stop(): void } {
+  let timer: NodeJS.Timeout | undefined;
+  let last = 0;
+  const look = (): void => {
+    const left = stallMs - (monotonic() - last);
+    if (left <= 0) onFault(new Fault('transport', 'stalled', `no line for ${stallMs} ms`));
+    else timer = setTimeout(look, Math.max(1, left));
+  };
+  return {
+    fed() {
+      last = monotonic();
+      timer ??= setTimeout(look, stallMs);
+    },
+    stop() {
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Probes the engine while it has not begun to answer: loading is alive, silence of several probes is dead. */
+function watchFirstLine(http: HttpClient, options: ExchangeOptions, onFault: (fault: Fault) => void): { stop(): void } {
+  const { timing } = options;
+  const started = options.monotonic();
+  const ended = new AbortController();
+  let stopped = false;
+  let silent = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const probe = async (): Promise<void> => {
+    const sinceMs = options.monotonic() - started;
+    if (sinceMs >= timing.loadMs) {
+      onFault(
+        new Fault('transport', 'load_timeout', `no answer within ${timing.loadMs} ms, though the engine is alive`),
+      );
+      return;
+    }
+    try {
+      await http.fetch('GET', options.probePath, null, timing.answerMs, ended.signal);
+      silent = 0;
+      if (!stopped) options.onEvent({ kind: 'loading', sinceMs });
+    } catch {
+      silent += 1;
+    }
+    if (stopped) return;
+    if (silent >= silentProbes) {
+      onFault(new Fault('transport', 'engine_silent', `no answer, and ${silent} probes stayed unanswered`));
+      return;
+    }
+    arm();
+  };
+  const arm = (): void => {
+    const left = timing.loadMs - (options.monotonic() - started);
+    timer = setTimeout(
+      () => {
+        void probe();
+      },
+      Math.max(1, Math.min(timing.probeMs, left)),
+    );
+  };
+  arm();
+  return {
+    stop() {
+      if (stopped) return;
+      stopped = true;
+      clearTimeout(timer);
+      ended.abort(new Error('no longer needed'));
+    },
+  };
+}
+
+function refusalBody(bytes: Uint8Array): unknown {
+  const decoded = new TextDecoder().decode(bytes);
+  try {
+    const value = JSON.parse(decoded) as unknown;
+    return typeof value === 'object' && value !== null && 'error' in value ? value.error : decoded;
+  } catch {
+    return decoded;
+  }
+}
