@@ -7,6 +7,7 @@ import type {
   CandidateView,
   Health,
   IntegrationView,
+  InventoryChange,
   SessionView,
   SettlementView,
   VerificationView,
@@ -34,6 +35,11 @@ export function duration(ms: number): string {
   return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
 
+/** Bytes for people, in GiB. */
+export function gibibytes(bytes: number): string {
+  return `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
+}
+
 /** How a command ended, in words. */
 export function endOf(end: CommandEnd): string {
   switch (end.kind) {
@@ -47,6 +53,10 @@ export function endOf(end: CommandEnd): string {
       return `printed more than ${Math.round(end.limitBytes / 1024)} KiB`;
     case 'oom':
       return 'out of memory';
+    case 'no-space':
+      return `failed with ${end.area} full`;
+    case 'pids':
+      return 'failed at the limit of processes';
     case 'cancelled':
       return 'cancelled';
     case 'spawn-failed':
@@ -101,12 +111,35 @@ export function baselineLines(baseline: BaselineView, declared: ReadonlyMap<stri
   ];
 }
 
+const witnessWords: Readonly<Record<Binding['model']['witness'], string>> = {
+  engine: 'the engine alone',
+  host: 'this host',
+  both: 'engine and host',
+  none: 'nobody',
+};
+
+/** Options and switches of a binding, as they are sent and kept on every request. */
+export function optionsLine(binding: Binding): readonly Part[] {
+  const { options, switches } = binding;
+  const names = (on: boolean): string =>
+    Object.entries(switches)
+      .filter(([, value]) => value === on)
+      .map(([name]) => name)
+      .join(', ') || 'none';
+  return [
+    `context ${options.numCtx} · output ${options.numPredict} · temperature ${options.temperature} · seed ${options.seed} · think ${String(options.think)} · draft ${options.draftNumPredict} · keep alive ${options.keepAlive}`,
+    styled('dim', ` · help on: ${names(true)} · off: ${names(false)}`),
+  ];
+}
+
 /** Who works, and what that is worth. */
 export function bindingLine(binding: Binding): readonly Part[] {
   return [
     `${binding.engine.kind} ${binding.engine.version} · ${binding.model.tag}`,
     binding.model.digest === null ? '' : ` (${short(binding.model.digest)})`,
     binding.synthetic ? styled('yellow', ' · synthetic: a script spoke, no model') : '',
+    ` · vouched for by ${witnessWords[binding.model.witness]}`,
+    binding.model.unproven.length === 0 ? '' : styled('yellow', ` · unproven: ${binding.model.unproven.join(', ')}`),
     ` · qualification: ${binding.qualification}`,
     styled(
       'dim',
@@ -161,6 +194,49 @@ export function settlementLines(settlement: SettlementView): Lines {
   ];
 }
 
+const told = (value: number | null, words: (value: number) => string): string =>
+  value === null ? 'unavailable' : words(value);
+/** Changes at the engine that are shown one by one. */
+const changesShown = 20;
+
+/** What the requests took, what they ran on, and what changed at the engine meanwhile. */
+function metricsLines(attempt: AttemptView): Lines {
+  const { metrics, engine } = attempt;
+  const count = (n: number): string => String(n);
+  const lines: (readonly Part[])[] = [];
+  if (metrics.requests > 0)
+    lines.push([
+      `  inference ${duration(metrics.inferenceMs)} on the wall · engine ${told(metrics.providerMs, duration)} · loading ${told(metrics.loadMs, duration)} · cached tokens ${told(metrics.cachedTokens, count)}`,
+      metrics.failed === 0 ? '' : ` · ${metrics.failed} failed`,
+      metrics.wallMs === null ? '' : ` · whole attempt ${duration(metrics.wallMs)}`,
+    ]);
+  if (engine === null) return lines;
+  lines.push([
+    `  placement ${engine.device ?? 'device unavailable'} · driver ${engine.driver ?? 'unavailable'} · on GPU ${told(engine.gpuShare, (share) => `${Math.round(share * 100)} %`)} · layers ${told(engine.layersOffloaded, count)} · cache ${told(engine.kvBytes, gibibytes)}`,
+  ]);
+  if (engine.memory !== null)
+    lines.push([
+      `  memory free ${gibibytes(engine.memory.hostFree)} of ${gibibytes(engine.memory.hostTotal)} at the start`,
+      engine.lowest === null ? '' : ` · least ${gibibytes(engine.lowest.hostFree)}`,
+    ]);
+  const changes = (what: string, list: readonly InventoryChange[] | null): void => {
+    if (list === null) lines.push([`  ${what}: not known`]);
+    else if (list.length > 0) {
+      lines.push([`  ${what}:`]);
+      for (const c of list.slice(0, changesShown))
+        lines.push([
+          `    ${c.what.replaceAll('_', ' ')} ${shorten(visibleLine(c.name), 80)}`,
+          c.before === null ? '' : ` · was ${shorten(c.before, 60)}`,
+          c.after === null ? '' : ` · is ${shorten(c.after, 60)}`,
+        ]);
+      if (list.length > changesShown) lines.push([`    … ${list.length - changesShown} more`]);
+    }
+  };
+  if (engine.sinceLast !== null) changes('changed at the engine since the last attempt', engine.sinceLast);
+  if (attempt.phase === 'settled') changes('changed at the engine during this attempt', engine.during);
+  return lines;
+}
+
 /** One attempt, without its activity. */
 export function attemptLines(attempt: AttemptView): Lines {
   const inForce = attempt.limits.filter((limit) => limit.inForce).length;
@@ -178,6 +254,7 @@ export function attemptLines(attempt: AttemptView): Lines {
         ` · ${attempt.id} · ${attempt.requests} requests · ${attempt.promptTokens} + ${attempt.outputTokens} tokens`,
       ),
     ],
+    ...metricsLines(attempt),
   ];
   if (attempt.pending !== null) {
     lines.push([
@@ -275,6 +352,10 @@ export function sessionLines(session: SessionView): Lines {
     ],
     [`contract   ${short(session.contractDigest)} · ${session.contractPath}`],
     ['binding    ', ...bindingLine(session.binding)],
+    ['options    ', ...optionsLine(session.binding)],
+    ...(session.live === null
+      ? []
+      : [[`running    request ${session.live.n}: ${session.live.state}, ${duration(session.live.sinceMs)}`]]),
     [
       'controller ',
       session.controller === null

@@ -20,6 +20,8 @@ export interface Output {
   line(...parts: readonly Part[]): void;
   /** A remark beside the result (progress, questions, errors): always to stderr. */
   note(...parts: readonly Part[]): void;
+  /** What goes on at this moment: one line that the next one replaces, on a terminal only. Empty clears it. */
+  status(text: string): void;
   /** One line of JSON on stdout; nothing unless `--json`. */
   value(value: unknown): void;
 }
@@ -27,7 +29,10 @@ export interface Output {
 interface Sink {
   write(text: string): unknown;
   readonly isTTY?: boolean | undefined;
+  readonly columns?: number | undefined;
 }
+
+const clearLine = '\r\u001B[2K';
 
 /** Colours only on a terminal that wants them (NO_COLOR, TERM=dumb). */
 export function createOutput(
@@ -47,14 +52,28 @@ export function createOutput(
       })
       .join('');
   };
+  let shown = false;
+  const clear = (): void => {
+    if (shown) stderr.write(clearLine);
+    shown = false;
+  };
   return {
     json: options.json,
     interactive: stdin.isTTY === true && stdout.isTTY === true && !options.json,
     line(...parts) {
+      clear();
       if (!options.json) stdout.write(`${render(stdout, parts)}\n`);
     },
     note(...parts) {
+      clear();
       stderr.write(`${render(stderr, parts)}\n`);
+    },
+    status(text) {
+      clear();
+      if (stderr.isTTY !== true || options.json || text === '') return;
+      // Cut to the terminal, else the line could not be taken back.
+      stderr.write(render(stderr, [styled('dim', text.slice(0, Math.max(20, (stderr.columns ?? 80) - 1)))]));
+      shown = true;
     },
     value(value) {
       if (options.json) stdout.write(`${visibleJson(value)}\n`);

@@ -1,9 +1,10 @@
-import type { FencingToken, SessionId } from '../protocol/primitives.ts';
-import type { AttemptView, SessionView } from '../protocol/views.ts';
+import { unreachable, type FencingToken, type SessionId } from '../protocol/primitives.ts';
+import type { AttemptView, LiveInference, SessionView } from '../protocol/views.ts';
 import { EscrowError } from '../protocol/errors.ts';
-import { activityLines, candidateLines, settlementLines, short, type Lines } from './format.ts';
+import { activityLines, candidateLines, duration, settlementLines, short, type Lines } from './format.ts';
 import type { KernelLink } from './kernel-access.ts';
 import { styled, type Part } from './output.ts';
+import { visibleLine } from './visible.ts';
 
 /** What has been said about a session so far, so that each thing is said once. */
 export interface Told {
@@ -71,6 +72,20 @@ function phaseDetail(attempt: AttemptView): readonly Part[] {
   return [];
 }
 
+/** One line on a running request: what it does, for how long, and the end of what it said. Pure. */
+export function liveLine(live: LiveInference): string {
+  const since = duration(live.sinceMs);
+  switch (live.state) {
+    case 'loading':
+      return `request ${live.n}: the engine loads or reads the prompt, ${since}`;
+    case 'thinking':
+    case 'answering':
+      return `request ${live.n}: ${live.state}, ${since}, ${live.chars} characters · ${visibleLine(live.text.slice(-200)).trim().slice(-60)}`;
+    default:
+      return unreachable(live.state, 'state of a request');
+  }
+}
+
 /** True when nothing more will happen by itself: the last attempt has ended and no verification is queued or running. */
 export function atRest(session: SessionView): boolean {
   if (session.state !== 'waiting' && session.state !== 'parked' && session.state !== 'closed') return false;
@@ -86,6 +101,8 @@ export function atRest(session: SessionView): boolean {
 export interface WatchOptions {
   /** Called with each new view. */
   readonly onView: (session: SessionView) => void;
+  /** How far the running request has come; null when none runs. Shown, never evidence. */
+  readonly onLive?: (live: LiveInference | null) => void;
   /** At Ctrl-C the session is cancelled with this token, and watched until it is settled. Null: watching just ends. */
   readonly token: FencingToken | null;
   readonly interrupted: AbortSignal;
@@ -138,7 +155,13 @@ export async function watch(kernel: KernelLink, session: SessionId, options: Wat
     });
   };
 
-  const ends = [kernel.on('evidence/events', () => void look()), kernel.on('kernel/changed', () => void look())];
+  const ends = [
+    kernel.on('evidence/events', () => void look()),
+    kernel.on('kernel/changed', () => void look()),
+    kernel.on('session/live', (params) => {
+      if (params.session === session) options.onLive?.(params.live);
+    }),
+  ];
   options.interrupted.addEventListener('abort', stop, { once: true });
   void kernel.ended.then((reason) =>
     reject(

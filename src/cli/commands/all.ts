@@ -2,6 +2,7 @@ import type { Command } from '../command.ts';
 import { candidateCommands } from './candidate.ts';
 import { contractCommands } from './contract.ts';
 import { doctor } from './doctor.ts';
+import { engineCommands } from './engine.ts';
 import { kernelCommands } from './kernel.ts';
 import { sessionCommands } from './session.ts';
 
@@ -12,4 +13,5 @@ export const commands: readonly Command[] = [
   ...contractCommands,
   ...sessionCommands,
   ...candidateCommands,
+  ...engineCommands,
 ];

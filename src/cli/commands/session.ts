@@ -1,14 +1,14 @@
 import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { FencingToken } from '../../protocol/primitives.ts';
-import type { SessionView } from '../../protocol/views.ts';
+import { EngineKind, LoopSwitches, type InferenceOptions, type SessionView } from '../../protocol/views.ts';
 import { count, given, text, type Command, type Invocation } from '../command.ts';
 import { exitCodes, UsageError, type ExitCode } from '../exit-code.ts';
-import { activityLines, bindingLine, sessionLines, short, time } from '../format.ts';
+import { activityLines, bindingLine, sessionLines, time } from '../format.ts';
 import type { KernelLink } from '../kernel-access.ts';
 import { styled, table } from '../output.ts';
 import { allSessions, pickSession } from '../pick.ts';
-import { news, nothingTold, watch } from '../watch.ts';
+import { liveLine, news, nothingTold, watch } from '../watch.ts';
 import { resolveContract, runBaseline } from './contract.ts';
 
 /** 0 when the newest candidate passed its verification; 130 after Ctrl-C; else 1. */
@@ -30,6 +30,10 @@ async function follow(
   const last = await watch(kernel, session.id, {
     token,
     interrupted: invocation.interrupted,
+    onLive(live) {
+      out.status(live === null ? '' : liveLine(live));
+      out.value({ live });
+    },
     onView(view) {
       const next = news(told, view);
       told = next.told;
@@ -85,6 +89,42 @@ function extension(
   return { attempts, reviewer: { name, channel: invocation.out.interactive ? 'tty' : 'script' } };
 }
 
+const switchNames = Object.keys(LoopSwitches.shape) as (keyof LoopSwitches)[];
+
+/** `a=off,b=on` as switches. Throws UsageError. */
+function switchesOf(invocation: Invocation): Partial<LoopSwitches> | undefined {
+  const list = text(invocation, 'switch');
+  if (list === undefined) return undefined;
+  const given: Partial<LoopSwitches> = {};
+  for (const part of list.split(',')) {
+    const [name, value] = part.trim().split('=');
+    const known = switchNames.find((each) => each === name);
+    if (known === undefined || (value !== 'on' && value !== 'off'))
+      throw new UsageError(`--switch takes NAME=on or NAME=off, not "${part}"; names: ${switchNames.join(', ')}`);
+    given[known] = value === 'on';
+  }
+  return given;
+}
+
+/** Throws UsageError. */
+function thinking(invocation: Invocation): InferenceOptions['think'] | undefined {
+  const how = text(invocation, 'think');
+  switch (how) {
+    case undefined:
+      return undefined;
+    case 'off':
+      return false;
+    case 'on':
+      return true;
+    case 'low':
+    case 'medium':
+    case 'high':
+      return how;
+    default:
+      throw new UsageError(`--think is off, on, low, medium or high, not "${how}"`);
+  }
+}
+
 const start: Command = {
   path: ['session', 'start'],
   summary: 'Let a model attempt a contract, and watch.',
@@ -93,15 +133,26 @@ const start: Command = {
     model: {
       type: 'string',
       value: 'NAME',
-      help: "Ollama: a tag. Rehearsal: a script's name or file. See: escrow models.",
+      help: "Ollama: a tag. Chat completions: the server's id. Rehearsal: a script's name or file. See: escrow models.",
     },
     engine: {
       type: 'string',
       value: 'NAME',
-      help: 'ollama (default) or rehearsal, where a script speaks instead of a model.',
+      help: 'ollama (default), chat-completions (an approved server on this machine), or rehearsal, where a script speaks instead of a model.',
     },
     'num-ctx': { type: 'string', value: 'N', help: 'Context window in tokens; part of the binding.' },
     seed: { type: 'string', value: 'N', help: "The sampler's seed; part of the binding." },
+    think: {
+      type: 'string',
+      value: 'HOW',
+      help: 'off (default), on, low, medium or high; part of the binding. Thinking counts as output.',
+    },
+    draft: { type: 'string', value: 'N', help: 'Speculative draft tokens a step (Ollama); part of the binding.' },
+    switch: {
+      type: 'string',
+      value: 'LIST',
+      help: `Help for small models to turn on or off, e.g. finishGate=off,wholeFile=off. There are: ${switchNames.join(', ')}. Part of the binding.`,
+    },
     ...extendOptions,
     baseline: { type: 'boolean', help: 'Run the baseline first if the contract has none yet.' },
     watch: { type: 'boolean', help: 'Stay and print what happens until the session is at rest (the default).' },
@@ -118,7 +169,8 @@ const start: Command = {
   async run(invocation) {
     const { out, args, kernel } = invocation;
     const engine = text(invocation, 'engine') ?? 'ollama';
-    if (engine !== 'ollama' && engine !== 'rehearsal') throw new UsageError('--engine is ollama or rehearsal');
+    const known = EngineKind.safeParse(engine);
+    if (!known.success) throw new UsageError('--engine is ollama, chat-completions or rehearsal');
     const named = text(invocation, 'model');
     if (named === undefined) throw new UsageError('--model is missing');
     const detach = given(invocation, 'detach');
@@ -127,6 +179,9 @@ const start: Command = {
     const model = engine === 'rehearsal' && /[\\/]/.test(named) ? path.resolve(named) : named;
     const numCtx = count(invocation, 'num-ctx');
     const seed = count(invocation, 'seed');
+    const draftNumPredict = count(invocation, 'draft');
+    const think = thinking(invocation);
+    const switches = switchesOf(invocation);
 
     const link = await kernel.connect();
     let contract = await resolveContract(link, args[0] ?? '');
@@ -137,13 +192,17 @@ const start: Command = {
     const { session, token } = await link.call('session/start', {
       digest: contract.digest,
       root: contract.root,
-      engine,
+      engine: known.data,
       model,
       control: !detach,
       ...(extend === undefined ? {} : { extend }),
-      ...(numCtx === undefined && seed === undefined
-        ? {}
-        : { options: { ...(numCtx === undefined ? {} : { numCtx }), ...(seed === undefined ? {} : { seed }) } }),
+      options: {
+        ...(numCtx === undefined ? {} : { numCtx }),
+        ...(seed === undefined ? {} : { seed }),
+        ...(draftNumPredict === undefined ? {} : { draftNumPredict }),
+        ...(think === undefined ? {} : { think }),
+      },
+      ...(switches === undefined ? {} : { switches }),
     });
     out.line(styled('bold', session.title), styled('dim', ` · ${session.id}`));
     out.line(...bindingLine(session.binding));
@@ -328,28 +387,4 @@ const close: Command = {
   },
 };
 
-const models: Command = {
-  path: ['models'],
-  summary: 'List the models and rehearsal scripts that a session can be started with.',
-  args: '',
-  options: {},
-  details: ['A model that Escrow refuses (cloud-proxied tags, engines that are too old) is listed with the reason.'],
-  exits: {},
-  async run({ out, kernel }) {
-    const { models: all } = await (await kernel.connect()).call('kernel/models', {});
-    const rows = all.map((model) => [
-      model.engine,
-      model.tag,
-      model.parameterSize ?? '-',
-      model.quantisation ?? '-',
-      model.digest === null ? '-' : short(model.digest),
-      model.refused === null ? model.description : `refused: ${model.refused}`,
-    ]);
-    if (rows.length === 0) out.line('No models.');
-    else for (const line of table([['ENGINE', 'MODEL', 'SIZE', 'QUANT', 'DIGEST', ''], ...rows])) out.line(line);
-    out.value({ models: all });
-    return exitCodes.ok;
-  },
-};
-
-export const sessionCommands: readonly Command[] = [start, list, show, cancel, attempt, close, models];
+export const sessionCommands: readonly Command[] = [start, list, show, cancel, attempt, close];

@@ -125,10 +125,16 @@ describe('command line', () => {
       parameterSize: null,
       quantisation: null,
       digest: null,
+      sizeBytes: null,
+      contextAdvertised: null,
+      capabilities: [],
+      unproven: ['\u202eabc'],
+      loaded: false,
+      fit: null,
       refused: null,
-      description: '\u202eabc',
+      description: '',
     };
-    const { stdout } = await run(['models'], () => ({ models: [model] }));
+    const { stdout } = await run(['models'], () => ({ models: [model], silent: [] }));
     expect(stdout).toContain('evil⟨ESC⟩[2J');
     expect(stdout).toContain('⟨U+202E⟩abc');
   });
