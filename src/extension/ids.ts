@@ -16,6 +16,7 @@ export const commands = {
   attachSession: 'escrow.session.attach',
   detachSession: 'escrow.session.detach',
   extendBudget: 'escrow.session.extend',
+  reconcileAttempt: 'escrow.session.reconcile',
   closeSession: 'escrow.session.close',
   openCandidate: 'escrow.candidate.open',
   openCandidateFile: 'escrow.candidate.openFile',
@@ -34,6 +35,8 @@ export const commands = {
   startKernel: 'escrow.kernel.start',
   restartKernel: 'escrow.kernel.restart',
   doctor: 'escrow.kernel.doctor',
+  approveEngine: 'escrow.engine.approve',
+  revokeEngine: 'escrow.engine.revoke',
   openWalkthrough: 'escrow.walkthrough.open',
 } as const;
 export type CommandId = (typeof commands)[keyof typeof commands];

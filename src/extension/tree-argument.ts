@@ -1,7 +1,7 @@
-import type { TreeNode } from './trees/tree-node.ts';
+import type { Target } from './trees/tree-node.ts';
 
 /** Whether a command's argument is a row of ours; anybody may call a command with anything. */
-export function isTreeNode(argument: unknown): argument is TreeNode {
+export function isRow(argument: unknown): argument is { readonly target: Target } {
   return (
     typeof argument === 'object' &&
     argument !== null &&

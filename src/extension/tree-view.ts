@@ -1,6 +1,7 @@
 import * as vscode from 'vscode';
 import { rowScheme } from './ids.ts';
-import type { Icon, TreeNode } from './trees/tree-node.ts';
+import { treeChanges } from './trees/tree-changes.ts';
+import type { Icon, Target, TreeNode } from './trees/tree-node.ts';
 
 function themeIcon(icon: Icon): vscode.ThemeIcon {
   switch (icon.tone) {
@@ -19,54 +20,59 @@ function themeIcon(icon: Icon): vscode.ThemeIcon {
   }
 }
 
-/** Shows a tree of plain rows in a native tree view; finds parents, so that rows can be revealed. */
+/** A row as VS Code holds it: the same object as long as its id is shown, whatever the row says. */
+export class RowHandle {
+  row: TreeNode;
+  parent: RowHandle | undefined;
+
+  constructor(row: TreeNode, parent: RowHandle | undefined) {
+    this.row = row;
+    this.parent = parent;
+  }
+
+  get target(): Target {
+    return this.row.target;
+  }
+}
+
+/** Shows a tree of plain rows in a native tree view, and draws only what changed. */
 export class RowTreeView implements vscode.Disposable {
-  readonly view: vscode.TreeView<TreeNode>;
-  readonly #changed = new vscode.EventEmitter<undefined>();
-  readonly #onExpand: (row: TreeNode) => void;
+  readonly view: vscode.TreeView<RowHandle>;
+  readonly #changed = new vscode.EventEmitter<RowHandle[] | undefined>();
   #roots: readonly TreeNode[] = [];
-  readonly #byId = new Map<string, { readonly row: TreeNode; readonly parent: TreeNode | undefined }>();
-  /** The serialised rows on screen: a refresh that changes nothing must not redraw (it would move the focus). */
-  #shown = '';
+  #handles = new Map<string, RowHandle>();
 
   constructor(viewId: string, options: { readonly onExpand: (row: TreeNode) => void }) {
-    this.#onExpand = options.onExpand;
-    this.view = vscode.window.createTreeView<TreeNode>(viewId, {
+    this.view = vscode.window.createTreeView<RowHandle>(viewId, {
       showCollapseAll: true,
       treeDataProvider: {
         onDidChangeTreeData: this.#changed.event,
-        getTreeItem: (row) => this.#item(row),
-        getChildren: (row?: TreeNode) => {
-          if (row === undefined) return [...this.#roots];
-          if (row.children === 'load') {
-            this.#onExpand(row);
-            return [];
-          }
-          return [...row.children];
+        getTreeItem: ({ row }) => item(row),
+        getChildren: (handle?: RowHandle) => {
+          const rows = handle === undefined ? this.#roots : handle.row.children;
+          if (rows !== 'load') return rows.flatMap(({ id }) => this.#handles.get(id) ?? []);
+          if (handle !== undefined) options.onExpand(handle.row);
+          return [];
         },
-        getParent: (row) => this.#byId.get(row.id)?.parent,
+        getParent: (handle) => handle.parent,
       },
     });
   }
 
   show(rows: readonly TreeNode[]): void {
-    const serialised = JSON.stringify(rows);
-    if (serialised === this.#shown) return;
-    this.#shown = serialised;
+    const changes = treeChanges(this.#roots, rows);
+    if (changes.kind === 'rows' && changes.ids.length === 0) return;
     this.#roots = rows;
-    this.#byId.clear();
-    this.#index(rows, undefined);
-    this.#changed.fire(undefined);
-  }
-
-  find(id: string): TreeNode | undefined {
-    return this.#byId.get(id)?.row;
+    const before = this.#handles;
+    this.#handles = new Map();
+    this.#keep(rows, undefined, before);
+    this.#changed.fire(changes.kind === 'all' ? undefined : changes.ids.flatMap((id) => this.#handles.get(id) ?? []));
   }
 
   /** Shows and selects a row, without taking the focus. */
   async reveal(id: string): Promise<void> {
-    const row = this.find(id);
-    if (row !== undefined) await this.view.reveal(row, { select: true, focus: false, expand: true });
+    const handle = this.#handles.get(id);
+    if (handle !== undefined) await this.view.reveal(handle, { select: true, focus: false, expand: true });
   }
 
   dispose(): void {
@@ -74,35 +80,40 @@ export class RowTreeView implements vscode.Disposable {
     this.#changed.dispose();
   }
 
-  #index(rows: readonly TreeNode[], parent: TreeNode | undefined): void {
+  #keep(rows: readonly TreeNode[], parent: RowHandle | undefined, before: ReadonlyMap<string, RowHandle>): void {
     for (const row of rows) {
-      this.#byId.set(row.id, { row, parent });
-      if (row.children !== 'load') this.#index(row.children, row);
+      const handle = before.get(row.id) ?? new RowHandle(row, parent);
+      handle.row = row;
+      handle.parent = parent;
+      this.#handles.set(row.id, handle);
+      if (row.children !== 'load') this.#keep(row.children, handle, before);
     }
   }
+}
 
-  #item(row: TreeNode): vscode.TreeItem {
-    const item = new vscode.TreeItem(
-      row.label,
-      row.collapsible === 'no'
-        ? vscode.TreeItemCollapsibleState.None
-        : row.collapsible === 'collapsed'
-          ? vscode.TreeItemCollapsibleState.Collapsed
-          : vscode.TreeItemCollapsibleState.Expanded,
-    );
-    item.id = row.id;
-    if (row.description !== '') item.description = row.description;
-    item.tooltip = row.tooltip;
-    if (row.icon !== null) item.iconPath = themeIcon(row.icon);
-    item.contextValue = row.context;
-    item.accessibilityInformation = {
-      label: row.spoken ?? [row.label, row.description].filter((s) => s !== '').join(', '),
-    };
-    if (row.command !== null) item.command = { command: row.command, title: row.label, arguments: [row] };
-    // Only a URI carries a decoration, and only a decoration greys a label.
-    if (!row.current) item.resourceUri = vscode.Uri.from({ scheme: rowScheme, path: '/stale' });
-    return item;
+function item(row: TreeNode): vscode.TreeItem {
+  const shown = new vscode.TreeItem(
+    row.label,
+    row.collapsible === 'no'
+      ? vscode.TreeItemCollapsibleState.None
+      : row.collapsible === 'collapsed'
+        ? vscode.TreeItemCollapsibleState.Collapsed
+        : vscode.TreeItemCollapsibleState.Expanded,
+  );
+  shown.id = row.id;
+  if (row.description !== '') shown.description = row.description;
+  shown.tooltip = row.tooltip;
+  if (row.icon !== null) shown.iconPath = themeIcon(row.icon);
+  shown.contextValue = row.context;
+  shown.accessibilityInformation = {
+    label: row.spoken ?? [row.label, row.description].filter((part) => part !== '').join(', '),
+  };
+  if (row.command !== null) {
+    shown.command = { command: row.command, title: row.label, arguments: [{ target: row.target }] };
   }
+  // Only a URI carries a decoration, and only a decoration greys a label.
+  if (!row.current) shown.resourceUri = vscode.Uri.from({ scheme: rowScheme, path: '/stale' });
+  return shown;
 }
 
 /** Greys the rows that are not what the Kernel says now. */

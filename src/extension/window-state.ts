@@ -1,13 +1,7 @@
 import type { ContractView } from '../protocol/contract.ts';
+import type { Result } from '../protocol/methods.ts';
 import type { SessionId } from '../protocol/primitives.ts';
-import type {
-  KernelStatus,
-  ModelView,
-  SessionSummary,
-  SessionView,
-  WorkspaceFile,
-  WorkspaceSource,
-} from '../protocol/views.ts';
+import type { KernelStatus, SessionSummary, SessionView, WorkspaceFile, WorkspaceSource } from '../protocol/views.ts';
 
 /** What was said, and when this window heard it (wall clock, ms). */
 export interface Observed<T> {
@@ -41,7 +35,8 @@ export interface WindowState {
   /** Any word from the Kernel; null before the first. */
   readonly lastHeardAt: number | null;
   readonly status: Observed<KernelStatus> | null;
-  readonly models: Observed<readonly ModelView[]> | null;
+  /** `silent`: engines that could not be asked. Their models are not known to be none. */
+  readonly models: Observed<Result<'kernel/models'>> | null;
   readonly summaries: Observed<readonly SessionSummary[]> | null;
   readonly sessions: ReadonlyMap<SessionId, Observed<SessionView>>;
   readonly workspaces: ReadonlyMap<SessionId, Observed<WorkspaceListing>>;

@@ -99,7 +99,6 @@ test('a killed browser settles the attempt once its extension host has gone', as
 
 test('a Kernel killed under the window: what is shown is marked as past, then as what the next Kernel observed', async () => {
   const { window, home } = await heldAttempt({});
-  // No Kernel can be started until this is undone, so that the disconnected state stays to be looked at.
   const endpoint = await readEndpoint(home);
   if (endpoint === undefined) throw new Error('no endpoint');
   process.kill(endpoint.pid, 'SIGKILL');
@@ -109,6 +108,7 @@ test('a Kernel killed under the window: what is shown is marked as past, then as
     .waitFor();
   await window.statusBarItem().getByText('not connected').waitFor();
   expect(await window.pane('Sessions').locator('.codicon-modifier-spin').count()).toBe(0);
+  await window.row('Sessions', /Attempt 1.*last seen: running/).waitFor();
   await window.screenshot('kernel-killed-dark');
 
   await window.row('Sessions', /interrupted/).waitFor();

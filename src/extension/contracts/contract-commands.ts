@@ -4,7 +4,7 @@ import type { BaselineView, ContractView } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { commands, contractGlob } from '../ids.ts';
 import { showInformation } from '../messages.ts';
-import { isTreeNode } from '../tree-argument.ts';
+import { isRow } from '../tree-argument.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
@@ -268,7 +268,7 @@ export function contractCommands(parts: WindowParts): CommandTable {
       );
     },
     [commands.openContract]: async (argument) => {
-      if (!isTreeNode(argument) || argument.target.kind !== 'contract') return;
+      if (!isRow(argument) || argument.target.kind !== 'contract') return;
       const { root, path: file } = argument.target;
       await vscode.window.showTextDocument(vscode.Uri.file(path.resolve(root, file)), { preview: true });
     },

@@ -1,7 +1,10 @@
 import path from 'node:path';
 import * as vscode from 'vscode';
 import { homePath } from '../../protocol/home.ts';
-import { commands, views, walkthroughId } from '../ids.ts';
+import { pulseKeys } from '../context-key.ts';
+import { commands, contextKeys, views, walkthroughId } from '../ids.ts';
+import { assertedReviewer } from '../review/asserted-reviewer.ts';
+import { visible, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 
 /** Start, restart, look at it closely, read its log. */
@@ -49,9 +52,46 @@ export function kernelCommands(parts: WindowParts): CommandTable {
       const file = vscode.Uri.file(path.join(homePath(), 'kernel.log'));
       await vscode.window.showTextDocument(file, { preview: true });
     },
+    [commands.approveEngine]: async () => {
+      await parts.ensureConnected();
+      const host = await vscode.window.showInputBox({
+        title: vscode.l10n.t('Approve a Local Inference Server'),
+        prompt: vscode.l10n.t(
+          'Address of a server on this machine that speaks chat completions. Prompts with your files will be sent to it.',
+        ),
+        placeHolder: 'http://127.0.0.1:8080',
+        ignoreFocusOut: true,
+        validateInput: (value) =>
+          URL.canParse(value.trim()) ? undefined : vscode.l10n.t('An address like {0}.', 'http://127.0.0.1:8080'),
+      });
+      if (host === undefined) return;
+      await link.request('engine/approve', { host: host.trim(), reviewer: await assertedReviewer(undefined) });
+      await observer.refresh('models');
+      await vscode.commands.executeCommand(`${views.models}.focus`);
+    },
+    [commands.revokeEngine]: async () => {
+      await parts.ensureConnected();
+      const { approvals } = await link.request('engine/list', {});
+      const picked = await vscode.window.showQuickPick(
+        approvals.map(({ host }) => ({ label: withoutIcons(visible(host)), host })),
+        {
+          title: vscode.l10n.t('Revoke a Local Inference Server'),
+          placeHolder:
+            approvals.length === 0
+              ? vscode.l10n.t('No server is approved.')
+              : vscode.l10n.t('Which one gets no more prompts?'),
+        },
+      );
+      if (picked === undefined) return;
+      await link.request('engine/revoke', { host: picked.host, reviewer: await assertedReviewer(undefined) });
+      await observer.refresh('models');
+    },
     [commands.openWalkthrough]: async () => {
       const id = `${parts.context.extension.id}#${walkthroughId}`;
-      await vscode.commands.executeCommand('workbench.action.openWalkthrough', id, false);
+      // A step is ticked when its key becomes true; one that was true before the walkthrough opened would never be.
+      await pulseKeys([contextKeys.engineReady, contextKeys.imageReady], async () => {
+        await vscode.commands.executeCommand('workbench.action.openWalkthrough', id, false);
+      });
     },
   };
 }

@@ -234,6 +234,7 @@ export class KernelLink {
     };
     hear('evidence/events');
     hear('kernel/changed');
+    hear('session/live');
     hear('session/controlLost');
     try {
       await client.start();

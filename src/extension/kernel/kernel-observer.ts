@@ -126,6 +126,15 @@ export class KernelObserver {
         void this.refresh(notification.params.session ?? 'status');
         if (notification.params.what === 'session') void this.refresh('list');
         return;
+      case 'session/live': {
+        const { store } = this.#options;
+        const { session, live } = notification.params;
+        const known = store.state.sessions.get(session);
+        if (known === undefined) return;
+        const value: SessionView = { ...known.value, live };
+        store.update({ sessions: withEntry(store.state.sessions, session, { value, at: known.at }) });
+        return;
+      }
       case 'session/controlLost':
         this.released(notification.params.session);
         this.#options.onControlLost(notification.params.session, notification.params.by);
@@ -216,8 +225,8 @@ export class KernelObserver {
         return;
       }
       case 'models': {
-        const { models } = await link.request('kernel/models', {});
-        store.update({ models: { value: models, at: now() } });
+        const value = await link.request('kernel/models', {});
+        store.update({ models: { value, at: now() } });
         return;
       }
       case 'list': {

@@ -4,7 +4,7 @@ import type { CandidateView, IntegrationView, SessionView } from '../../protocol
 import { EscrowError } from '../../protocol/errors.ts';
 import { commands } from '../ids.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
-import { isTreeNode } from '../tree-argument.ts';
+import { isRow } from '../tree-argument.ts';
 import { showInformation } from '../messages.ts';
 import { visible } from '../visible-text.ts';
 import { integrationWords, shortDigest } from '../trees/words.ts';
@@ -43,7 +43,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
 
   /** From a row, from the diff on screen, or from a list of what is there. Undefined when the person left the list. */
   async function choose(argument: unknown, fits: (candidate: CandidateView) => boolean): Promise<Chosen | undefined> {
-    if (isTreeNode(argument)) {
+    if (isRow(argument)) {
       const { target } = argument;
       if (target.kind === 'candidate' || target.kind === 'candidate-file')
         return find(target.session, target.candidate);
@@ -90,7 +90,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       if (chosen !== undefined) await review.open(chosen.session.id, chosen.session.title, chosen.candidate);
     },
     [commands.openCandidateFile]: async (argument) => {
-      if (!isTreeNode(argument) || argument.target.kind !== 'candidate-file') return;
+      if (!isRow(argument) || argument.target.kind !== 'candidate-file') return;
       const { session, candidate, path } = argument.target;
       const chosen = await find(session, candidate);
       await review.openFile(chosen.session.id, chosen.candidate, path);
@@ -182,7 +182,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       tell(integration);
     },
     [commands.undoIntegration]: async (argument) => {
-      const named = isTreeNode(argument) && argument.target.kind === 'integration' ? argument.target : undefined;
+      const named = isRow(argument) && argument.target.kind === 'integration' ? argument.target : undefined;
       const chosen =
         named === undefined ? await choose(argument, (candidate) => candidateActions(candidate).undo) : undefined;
       const integrated = chosen === undefined ? null : candidateActions(chosen.candidate).integrated;

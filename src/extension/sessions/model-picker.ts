@@ -1,13 +1,13 @@
 import path from 'node:path';
 import * as vscode from 'vscode';
-import type { ModelView } from '../../protocol/views.ts';
+import type { EngineKind, ModelView } from '../../protocol/views.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { scriptName } from '../trees/words.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 
 export interface ChosenModel {
-  readonly engine: 'ollama' | 'rehearsal';
-  /** Ollama: a tag. Rehearsal: a script's name, or an absolute path. */
+  readonly engine: EngineKind;
+  /** A tag or an id of the engine. Rehearsal: a script's name, or an absolute path. */
   readonly model: string;
 }
 
@@ -51,7 +51,7 @@ export async function chooseModel(
   contract: vscode.Uri,
 ): Promise<ChosenModel | undefined> {
   const usable = models.filter((model) => model.refused === null);
-  const local = usable.filter((model) => model.engine === 'ollama');
+  const local = usable.filter((model) => model.engine !== 'rehearsal');
   const refused = models.filter((model) => model.refused !== null);
   const beside = await scriptBeside(contract);
   const scripts = usable.filter((model) => model.engine === 'rehearsal');

@@ -9,7 +9,7 @@ import { workspaceUri } from '../documents/workspace-files.ts';
 import { commands, views } from '../ids.ts';
 import { showInformation } from '../messages.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
-import { isTreeNode } from '../tree-argument.ts';
+import { isRow } from '../tree-argument.ts';
 import { bindingWords } from '../trees/words.ts';
 import { formatArtefactUri } from '../uris.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
@@ -39,7 +39,7 @@ export function sessionCommands(parts: WindowParts): CommandTable {
     argument: unknown,
     fits: (session: SessionView) => boolean,
   ): Promise<SessionView | undefined> {
-    if (isTreeNode(argument) && 'session' in argument.target) {
+    if (isRow(argument) && 'session' in argument.target) {
       const { session } = argument.target;
       return store.state.sessions.get(session)?.value ?? link.request('session/get', { session });
     }
@@ -139,6 +139,30 @@ export function sessionCommands(parts: WindowParts): CommandTable {
         }),
       );
     },
+    [commands.reconcileAttempt]: async (argument) => {
+      if (!isRow(argument) || argument.target.kind !== 'pending') return;
+      const { session, attempt, since } = argument.target;
+      const why = await vscode.window.showInputBox({
+        title: vscode.l10n.t('Settle Without Confirmation'),
+        prompt: vscode.l10n.t(
+          'Nobody has seen this sandbox end. How do you know that it has? Your words are recorded, and this cannot be undone.',
+        ),
+        ignoreFocusOut: true,
+        validateInput: (value) =>
+          value.trim() === '' || value.length > 4000 ? vscode.l10n.t('Between 1 and 4000 characters.') : undefined,
+      });
+      if (why === undefined) return;
+      const root = store.state.sessions.get(session)?.value.root;
+      observer.put(
+        await link.request('session/reconcile', {
+          session,
+          attempt,
+          since,
+          why,
+          reviewer: await assertedReviewer(root),
+        }),
+      );
+    },
     [commands.closeSession]: async (argument) => {
       const session = await chooseSession(
         argument,
@@ -187,24 +211,24 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       await observer.refresh(session.id);
     },
     [commands.openWorkspaceFile]: async (argument) => {
-      if (!isTreeNode(argument) || argument.target.kind !== 'workspace-file') return;
+      if (!isRow(argument) || argument.target.kind !== 'workspace-file') return;
       const { session, path } = argument.target;
       await vscode.window.showTextDocument(workspaceUri(session, path), { preview: true });
     },
     [commands.showOutput]: async (argument) => {
-      if (!isTreeNode(argument) || argument.target.kind !== 'output') return;
+      if (!isRow(argument) || argument.target.kind !== 'output') return;
       const { name, sha256, size } = argument.target;
       const uri = vscode.Uri.from(formatArtefactUri({ kind: 'output', path: name, sha256, size }));
       const document = await asOutput(await vscode.workspace.openTextDocument(uri));
       await vscode.window.showTextDocument(document, { preview: true });
     },
     [commands.showText]: async (argument) => {
-      if (!isTreeNode(argument) || argument.target.kind !== 'text') return;
+      if (!isRow(argument) || argument.target.kind !== 'text') return;
       const { title, text } = argument.target;
       await vscode.window.showTextDocument(await parts.texts.open(title, text), { preview: true });
     },
     [commands.cancelOperation]: (argument) => {
-      if (isTreeNode(argument) && argument.target.kind === 'operation') parts.operations.cancel(argument.target.id);
+      if (isRow(argument) && argument.target.kind === 'operation') parts.operations.cancel(argument.target.id);
       return Promise.resolve();
     },
     [commands.refresh]: async () => {

@@ -75,6 +75,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       ].join('\n'),
       icon: status.draining ? { id: 'warning', tone: 'warning' } : { id: 'pass', tone: 'good' },
       context: contextWords('kernel'),
+      live: true,
     }),
   ];
   if (!status.executionEnabled) {
@@ -135,6 +136,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
             ? t('{0} waiting', status.queue.length)
             : t('in use, {0} waiting', status.queue.length),
       icon: { id: 'layers', tone: 'plain' },
+      live: true,
       collapsible: work.length === 0 ? 'no' : 'expanded',
       children: work.map((item) =>
         node({
@@ -175,5 +177,5 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       }),
     );
   }
-  return isCurrent(state) ? rows : stale(rows);
+  return isCurrent(state) ? rows : stale(rows, t);
 }

@@ -42,7 +42,7 @@ function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
 export function modelsTree(state: WindowState, words: TreeWords): readonly TreeNode[] {
   const { t } = words;
   if (state.models === null) return [];
-  const models = state.models.value;
+  const { models, silent } = state.models.value;
   const group = (id: string, label: string, icon: string, members: readonly ModelView[]): TreeNode[] =>
     members.length === 0
       ? []
@@ -65,6 +65,12 @@ export function modelsTree(state: WindowState, words: TreeWords): readonly TreeN
       usable.filter((model) => model.engine === 'ollama'),
     ),
     ...group(
+      'chat-completions',
+      t('Chat completions on this machine'),
+      'server',
+      usable.filter((model) => model.engine === 'chat-completions'),
+    ),
+    ...group(
       'rehearsal',
       t('Rehearsal scripts'),
       'notebook',
@@ -77,5 +83,16 @@ export function modelsTree(state: WindowState, words: TreeWords): readonly TreeN
       models.filter((model) => model.refused !== null),
     ),
   ];
-  return isCurrent(state) ? rows : stale(rows);
+  for (const engine of silent) {
+    rows.push(
+      node({
+        id: `silent/${engine.engine}/${engine.host}`,
+        label: t('{0} does not answer', engine.engine === 'ollama' ? 'Ollama' : visible(engine.host)),
+        description: visible(engine.next, 160),
+        tooltip: [visible(engine.host), visible(engine.code), visibleLines(engine.next)].join('\n'),
+        icon: { id: 'warning', tone: 'warning' },
+      }),
+    );
+  }
+  return isCurrent(state) ? rows : stale(rows, t);
 }

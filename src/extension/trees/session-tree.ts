@@ -1,5 +1,5 @@
 import { unreachable, type SessionId } from '../../protocol/primitives.ts';
-import type { ActivityItem, AttemptView, SessionSummary, SessionView } from '../../protocol/views.ts';
+import type { ActivityItem, AttemptView, LiveInference, SessionSummary, SessionView } from '../../protocol/views.ts';
 import { commands } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type Operation, type WindowState, type WorkspaceListing } from '../window-state.ts';
@@ -96,6 +96,21 @@ function settlementNode(attempt: AttemptView, { t, time }: TreeWords): TreeNode 
       icon: { id: 'question', tone: 'warning' },
     }),
   );
+  const by = settlement.supervised;
+  const supervised =
+    by === null
+      ? []
+      : [
+          node({
+            id: `${attempt.id}/settlement/supervised`,
+            label: t('Ended by a person, not by an observation'),
+            description: t('{0} · {1}', visible(by.by, 80), time(by.at)),
+            tooltip: [visibleLines(by.why), t('The engine said: {0}', visible(by.saw)), visible(by.waitingFor)].join(
+              '\n',
+            ),
+            icon: { id: 'person', tone: 'warning' },
+          }),
+        ];
   return node({
     id: `${attempt.id}/settlement`,
     label: t('Settlement'),
@@ -112,7 +127,7 @@ function settlementNode(attempt: AttemptView, { t, time }: TreeWords): TreeNode 
       : done
         ? { id: 'unverified', tone: 'warning' }
         : spinning,
-    children: [...rows, ...unknown],
+    children: [...rows, ...supervised, ...unknown],
   });
 }
 
@@ -137,6 +152,71 @@ function limitsNode(attempt: AttemptView, { t }: TreeWords): TreeNode | null {
         icon: limit.inForce ? { id: 'check', tone: 'good' } : { id: 'error', tone: 'bad' },
       }),
     ),
+  });
+}
+
+/** What the attempt took. What no receipt told stays unsaid. */
+function usageNode({ id, metrics, engine }: AttemptView, { t, number }: TreeWords): TreeNode | null {
+  if (metrics.requests === 0) return null;
+  const seconds = (ms: number): string => t('{0} s', number(Math.round(ms / 100) / 10));
+  const gibibytes = (bytes: number): string => t('{0} GiB', (bytes / 1024 ** 3).toFixed(1));
+  const lowest = engine?.lowest ?? null;
+  const during = engine?.during ?? [];
+  const facts: [string, string, string | null][] = [
+    ['failed', t('Requests without a usable turn'), metrics.failed === 0 ? null : number(metrics.failed)],
+    ['in', t('Tokens in'), metrics.promptTokens === null ? null : number(metrics.promptTokens)],
+    ['cached', t('of them from the cache'), metrics.cachedTokens === null ? null : number(metrics.cachedTokens)],
+    ['out', t('Tokens out'), metrics.outputTokens === null ? null : number(metrics.outputTokens)],
+    ['inference', t('Waited for the model'), seconds(metrics.inferenceMs)],
+    ['load', t('of it loading'), metrics.loadMs === null ? null : seconds(metrics.loadMs)],
+    ['wall', t('From start to settlement'), metrics.wallMs === null ? null : seconds(metrics.wallMs)],
+    ['device', t('Device'), engine?.device ?? null],
+    ['free', t('Least free memory'), lowest === null ? null : gibibytes(lowest.hostFree)],
+    [
+      'changes',
+      t('Changes at the engine meanwhile'),
+      during.length === 0
+        ? null
+        : during.map((change) => `${change.name} ${change.what.replaceAll('_', ' ')}`).join(', '),
+    ],
+  ];
+  return node({
+    id: `${id}/usage`,
+    label: t('Usage'),
+    description: [
+      metrics.requests === 1 ? t('1 request') : t('{0} requests', number(metrics.requests)),
+      metrics.outputTokens === null ? undefined : t('{0} tokens out', number(metrics.outputTokens)),
+    ]
+      .filter((part) => part !== undefined)
+      .join(' · '),
+    icon: { id: 'graph', tone: 'plain' },
+    children: facts.flatMap(([key, label, value]) =>
+      value === null ? [] : [node({ id: `${id}/usage/${key}`, label, description: visible(value) })],
+    ),
+  });
+}
+
+/** What streams right now: shown while it lasts, kept nowhere. */
+function liveNode(live: LiveInference, { t, number }: TreeWords): TreeNode {
+  const what = ((): string => {
+    switch (live.state) {
+      case 'loading':
+        return t('the model is being loaded');
+      case 'thinking':
+        return t('thinking');
+      case 'answering':
+        return t('answering');
+      default:
+        return unreachable(live.state, 'state of a request');
+    }
+  })();
+  return node({
+    id: `${live.attempt}/live`,
+    label: t('Request {0}: {1}', live.n, what),
+    description: t('{0} s · {1} characters', Math.round(live.sinceMs / 1000), number(live.chars)),
+    tooltip: visibleLines(live.text, 2000),
+    spoken: t('Request {0}: {1}', live.n, what),
+    icon: spinning,
   });
 }
 
@@ -168,7 +248,7 @@ function attemptIcon(attempt: AttemptView): Icon {
 }
 
 function attemptNode(session: SessionView, attempt: AttemptView, last: boolean, words: TreeWords): TreeNode {
-  const { t, time, number } = words;
+  const { t, time } = words;
   const outcome = attempt.outcome;
   const rows: (TreeNode | null)[] = [];
   if (attempt.pending !== null) {
@@ -182,9 +262,13 @@ function attemptNode(session: SessionView, attempt: AttemptView, last: boolean, 
           visibleLines(attempt.pending.waitingFor),
         ),
         icon: { id: 'warning', tone: 'warning' },
+        context: contextWords('pending'),
+        target: { kind: 'pending', session: session.id, attempt: attempt.id, since: attempt.pending.since },
       }),
     );
   }
+  const live = session.live?.attempt === attempt.id ? session.live : null;
+  if (live !== null) rows.push(liveNode(live, words));
   if (outcome !== null && outcome.kind !== 'candidate') {
     rows.push(
       node({
@@ -220,28 +304,26 @@ function attemptNode(session: SessionView, attempt: AttemptView, last: boolean, 
   for (const candidate of session.candidates) {
     if (candidate.attempt === attempt.id) rows.push(candidateNode(session, candidate, words));
   }
-  rows.push(activityNode(attempt, words), settlementNode(attempt, words), limitsNode(attempt, words));
-
-  const live = attempt.phase !== 'settled';
-  const usage = t(
-    '{0} requests, {1} tokens in, {2} out',
-    number(attempt.requests),
-    number(attempt.promptTokens),
-    number(attempt.outputTokens),
+  rows.push(
+    activityNode(attempt, words),
+    settlementNode(attempt, words),
+    limitsNode(attempt, words),
+    usageNode(attempt, words),
   );
+
+  const open = attempt.phase !== 'settled';
   return node({
     id: attempt.id,
     label: t('Attempt {0}', attempt.number),
-    description: live
+    description: open
       ? attempt.phase === 'running'
-        ? t('running · {0} requests', number(attempt.requests))
+        ? t('running · {0} requests', attempt.requests)
         : phaseWords(attempt.phase, t)
       : outcome === null
         ? t('outcome unknown')
         : outcomeWords(outcome.kind, t),
     tooltip: [
       t('Reserved {0}', time(attempt.reservedAt)),
-      usage,
       ...(attempt.container === null
         ? []
         : [t('Container {0}: {1}', visible(attempt.container.name), attempt.container.state)]),
@@ -279,6 +361,7 @@ function workspaceNode(session: SessionView, listing: WorkspaceListing | undefin
           : t('snapshot'),
     tooltip: t('The files of the sandbox, which are not part of your folder.'),
     icon: { id: source.kind === 'live' ? 'vm-active' : 'folder', tone: 'plain' },
+    live: source.kind === 'live',
     target: { kind: 'session', session: session.id },
     collapsible: 'collapsed',
     children: listing.files.map((file) =>
@@ -337,6 +420,9 @@ function bindingNode(session: SessionView, { t, number }: TreeWords): TreeNode {
       row('executor', t('Executor'), shortDigest(binding.executorDigest)),
       row('profile', t('Profile'), `${binding.profile.name} · ${shortDigest(binding.profile.digest)}`),
       row('qualification', t('Qualification'), binding.qualification),
+      ...(binding.model.unproven.length === 0
+        ? []
+        : [row('unproven', t('Not proved by the engine'), binding.model.unproven.join(', ').replaceAll('_', ' '))]),
     ],
   });
 }
@@ -357,6 +443,7 @@ function controlNode(session: SessionView, mine: boolean, { t, time }: TreeWords
         : t('{0}, not connected, {1}', visible(controller.name), seen),
     tooltip: mine ? t('This window may cancel and start attempts.') : t('This window observes. {0}', seen),
     icon: { id: mine ? 'account' : 'eye', tone: 'plain' },
+    live: mine || controller.connected,
   });
 }
 
@@ -382,7 +469,8 @@ function sessionLook(summary: SessionSummary, t: Localize): { readonly icon: Ico
   }
   if (summary.decision === 'accept') return { icon: { id: 'pass-filled', tone: 'good' }, words: t('accepted') };
   if (summary.decision === 'reject') return { icon: { id: 'circle-slash', tone: 'plain' }, words: t('rejected') };
-  if (summary.candidate !== null) {
+  const diagnostic = summary.outcome !== null && summary.outcome !== 'candidate';
+  if (summary.candidate !== null && !diagnostic) {
     switch (summary.verdict) {
       case 'passed':
         return { icon: { id: 'git-pull-request', tone: 'good' }, words: t('to review') };
@@ -443,6 +531,7 @@ function sessionNode(
       ...(view === undefined ? [] : [t('{0} of {1} attempts used', view.budget.used, view.budget.attempts)]),
     ].join('\n'),
     icon: look.icon,
+    live: active,
     context: contextWords(
       'session',
       active && mine && 'cancellable',
@@ -551,5 +640,5 @@ export function sessionTree(state: WindowState, folders: readonly string[], word
       }),
     );
   }
-  return isCurrent(state) ? rows : stale(rows);
+  return isCurrent(state) ? rows : stale(rows, t);
 }

@@ -14,6 +14,7 @@ export type Localize = (message: string, ...args: (string | number | boolean)[])
 /** What a row is about; commands from menus get it. */
 export type Target =
   | { readonly kind: 'session'; readonly session: SessionId }
+  | { readonly kind: 'pending'; readonly session: SessionId; readonly attempt: AttemptId; readonly since: number }
   | { readonly kind: 'attempt'; readonly session: SessionId; readonly attempt: AttemptId }
   | { readonly kind: 'candidate'; readonly session: SessionId; readonly candidate: CandidateDigest }
   | {
@@ -56,6 +57,8 @@ export interface TreeNode {
   readonly children: readonly TreeNode[] | 'load';
   readonly target: Target;
   readonly command: CommandId | null;
+  /** Says that something goes on at this moment. Such a row must never stand unchanged when nobody knows. */
+  readonly live: boolean;
   /** False where it is not what the Kernel says now: greyed. */
   readonly current: boolean;
 }
@@ -72,6 +75,7 @@ export function node(fields: Pick<TreeNode, 'id' | 'label'> & Partial<TreeNode>)
     context: '',
     target: { kind: 'none' },
     command: null,
+    live: false,
     current: true,
     ...fields,
     children,
@@ -85,13 +89,18 @@ export function contextWords(...words: readonly (string | false)[]): string {
   return kept.length === 0 ? '' : `;${kept.join(';')};`;
 }
 
-/** The same rows as last heard: greyed, and without anything that moves or can be acted upon as if it were now. */
-export function stale(rows: readonly TreeNode[]): readonly TreeNode[] {
-  return rows.map((row) => ({
-    ...row,
-    current: false,
-    icon: row.icon === null ? null : { id: row.icon.id.endsWith('~spin') ? 'question' : row.icon.id, tone: 'muted' },
-    context: row.context.includes(';text;') ? row.context : '',
-    children: row.children === 'load' ? 'load' : stale(row.children),
-  }));
+/** The same rows as last heard: greyed, nothing moves, and what went on is said to have been so, not to be so. */
+export function stale(rows: readonly TreeNode[], t: Localize): readonly TreeNode[] {
+  return rows.map((row) => {
+    const live = row.live || row.icon?.id.endsWith('~spin') === true;
+    return {
+      ...row,
+      current: false,
+      description: live ? t('last seen: {0}', row.description) : row.description,
+      icon: row.icon === null ? null : { id: live ? 'question' : row.icon.id, tone: 'muted' },
+      // Nothing that changes anything is offered on what may be long over; opening what was read is.
+      context: row.context.includes(';text;') ? row.context : '',
+      children: row.children === 'load' ? 'load' : stale(row.children, t),
+    };
+  });
 }

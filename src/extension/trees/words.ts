@@ -165,6 +165,10 @@ export function endWords(end: CommandEnd, t: Localize): string {
       return t('output over {0} KiB', Math.round(end.limitBytes / 1024));
     case 'oom':
       return t('out of memory');
+    case 'no-space':
+      return t('failed with {0} full', end.area);
+    case 'pids':
+      return t('failed at the limit of processes');
     case 'cancelled':
       return t('cancelled');
     case 'spawn-failed':

@@ -22,7 +22,7 @@ export class WorkbenchWindow {
   ): Promise<WorkbenchWindow> {
     const context = await browser.newContext({ viewport, locale: 'en-GB', reducedMotion: 'reduce' });
     const page = await context.newPage();
-    page.setDefaultTimeout(60_000);
+    page.setDefaultTimeout(45_000);
     const window = new WorkbenchWindow(browser, context, page);
     await page.goto(url);
     await window.restored();
@@ -54,9 +54,13 @@ export class WorkbenchWindow {
     await this.page.keyboard.press('F1');
     await input.waitFor();
     await input.fill(`>${title}`);
-    // The rows that match are marked; the first one is the exact title.
-    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first().waitFor();
-    await this.page.keyboard.press('Enter');
+    // By the whole title: the first match may be another command whose name only contains it.
+    const whole = new RegExp(`^${title.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)}…?$`);
+    await this.page
+      .locator('.quick-input-list .monaco-list-row')
+      .filter({ has: this.page.locator('.label-name', { hasText: whole }) })
+      .first()
+      .click();
   }
 
   /** Picks the row of the open quick pick whose text contains `text`. */
@@ -96,6 +100,10 @@ export class WorkbenchWindow {
     if ((await row.getAttribute('aria-expanded')) === 'false') await row.locator('.monaco-tl-twistie').click();
   }
 
+  async collapse(row: Locator): Promise<void> {
+    if ((await row.getAttribute('aria-expanded')) === 'true') await row.locator('.monaco-tl-twistie').click();
+  }
+
   /** The text of Escrow's status bar item. */
   statusBarItem(): Locator {
     return this.page.locator('.statusbar-item', { hasText: 'Escrow' }).first();
@@ -119,6 +127,18 @@ export class WorkbenchWindow {
 
   notification(): Locator {
     return this.page.locator('.notification-toast .notification-list-item-message');
+  }
+
+  /** Chooses a colour theme by its name. */
+  async theme(name: string): Promise<void> {
+    await this.command('Preferences: Color Theme');
+    const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
+    // Text that comes before the list is there would search a gallery on the network.
+    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'Modern' }).first().waitFor();
+    await input.fill(name);
+    await this.page.locator('.quick-input-list .monaco-list-row.focused').filter({ hasText: name }).waitFor();
+    await this.page.keyboard.press('Enter');
+    await this.page.locator('.quick-input-widget').waitFor({ state: 'hidden' });
   }
 
   async screenshot(name: string): Promise<string> {

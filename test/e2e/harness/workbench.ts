@@ -31,7 +31,7 @@ export const quietSettings: Readonly<Record<string, unknown>> = {
   'workbench.enableExperiments': false,
   'workbench.layoutControl.enabled': false,
   'workbench.reduceMotion': 'on',
-  'workbench.colorTheme': 'Default Dark Modern',
+  'workbench.colorTheme': 'Dark Modern',
   'workbench.settings.enableNaturalLanguageSearch': false,
   'chat.disableAIFeatures': true,
   'chat.agentHost.enabled': false,
@@ -100,17 +100,15 @@ export class Workbench {
   readonly folder: string;
   readonly url: string;
   readonly server: ChildProcess;
-  readonly #settings: Record<string, unknown>;
   readonly #browsers = new Set<Browser>();
   readonly #windows = new Set<WorkbenchWindow>();
   readonly #browserPids = new Map<Browser, number>();
   #shared: Promise<Browser> | undefined;
 
-  private constructor(folder: string, url: string, server: ChildProcess, settings: Record<string, unknown>) {
+  private constructor(folder: string, url: string, server: ChildProcess) {
     this.folder = folder;
     this.url = url;
     this.server = server;
-    this.#settings = settings;
   }
 
   static async start(options: WorkbenchOptions = {}): Promise<Workbench> {
@@ -170,7 +168,7 @@ export class Workbench {
         { env: { ...process.env, ...options.env }, stdio: ['ignore', log.fd, log.fd] },
       );
       const url = `http://127.0.0.1:${port}`;
-      const workbench = new Workbench(folder, url, server, settings);
+      const workbench = new Workbench(folder, url, server);
       try {
         await until('the server answers', 30_000, () => {
           if (server.exitCode !== null) throw new Error(`the server ended, see ${at('server.log')}`);
@@ -223,12 +221,6 @@ export class Workbench {
     });
     this.#windows.add(window);
     return window;
-  }
-
-  /** Changes user settings of all windows, live. */
-  async configure(settings: Readonly<Record<string, unknown>>): Promise<void> {
-    Object.assign(this.#settings, settings);
-    await writeFile(path.join(this.folder, 'user', 'User', 'settings.json'), JSON.stringify(this.#settings, null, 1));
   }
 
   /** Ends a window's whole browser at once, as a crash does. The window must have a browser of its own. */

@@ -1,0 +1,233 @@
+import { describe, expect, test } from 'vitest';
+import { attemptOutcomes, attemptPhases, sessionStates } from '../../../src/protocol/views.ts';
+import { statusLine } from '../../../src/extension/status-line.ts';
+import { healthTree } from '../../../src/extension/trees/health-tree.ts';
+import { belongsTo, sessionTree } from '../../../src/extension/trees/session-tree.ts';
+import { modelsTree } from '../../../src/extension/trees/models-tree.ts';
+import { treeChanges } from '../../../src/extension/trees/tree-changes.ts';
+import type { WindowState } from '../../../src/extension/window-state.ts';
+import { ids } from '../../fixtures/session.ts';
+import {
+  attemptView,
+  candidateView,
+  everyRow,
+  kernelStatus,
+  rowOf,
+  sessionView,
+  verificationView,
+  windowState,
+  words,
+} from '../../fixtures/window-state.ts';
+
+const rows = (state: WindowState) => sessionTree(state, ['/repo'], words);
+const lost = { kind: 'lost', reason: 'gone', next: '', retrying: true } as const;
+
+describe('the Sessions view', () => {
+  test('a candidate that passed can be accepted, and the row says who spoke', () => {
+    const tree = rows(windowState(sessionView()));
+    expect(rowOf(tree, 'UTC').description).toContain('to review');
+    expect(rowOf(tree, 'UTC').description).toContain('synthetic');
+    expect(rowOf(tree, 'Candidate').context).toContain(';acceptable;');
+    expect(rowOf(tree, 'Settlement').description).toContain('confirmed');
+  });
+
+  test.each(['failed', 'incomplete', 'flaky', 'unverified'] as const)('one whose verdict is %s cannot', (verdict) => {
+    const result = verdict === 'incomplete' ? 'incomplete' : 'failed';
+    const candidate = candidateView({ verdict, verifications: [verificationView(result)] });
+    expect(rowOf(rows(windowState(sessionView({ candidates: [candidate] }))), 'Candidate').context).not.toContain(
+      'acceptable',
+    );
+  });
+
+  test('a flaky candidate cannot be accepted although one run passed', () => {
+    const candidate = candidateView({ verdict: 'flaky' });
+    expect(rowOf(rows(windowState(sessionView({ candidates: [candidate] }))), 'Candidate').context).not.toContain(
+      'acceptable',
+    );
+  });
+
+  test('bytes of an attempt that was cancelled are a diagnostic, and the session says how it ended', () => {
+    const session = sessionView({
+      attempts: [attemptView({ outcome: { kind: 'cancelled', phase: 'running', reason: 'window_close', detail: '' } })],
+      candidates: [candidateView({ eligible: false, verifications: [], verdict: 'unverified' })],
+    });
+    const tree = rows(windowState(session));
+    expect(rowOf(tree, 'Candidate').description).toBe('diagnostic only, not eligible');
+    expect(rowOf(tree, 'UTC').description).toContain('cancelled');
+  });
+
+  test('without a connection nothing runs, spins or can be acted upon', () => {
+    const running = sessionView({
+      state: 'running',
+      candidates: [],
+      attempts: [attemptView({ phase: 'running', outcome: null, settlement: null })],
+    });
+    for (const state of [
+      windowState(running, { connection: lost, controls: new Set([ids.session]) }),
+      windowState(running, { connection: { kind: 'connected', version: '1', catchingUp: true } }),
+    ]) {
+      for (const row of everyRow(rows(state))) {
+        expect(row.current, row.label).toBe(false);
+        expect(row.icon?.id ?? '', row.label).not.toContain('~spin');
+        expect(row.context, row.label).toBe('');
+      }
+      expect(rowOf(rows(state), 'Attempt 1').description).toMatch(/^last seen: running/);
+      expect(rowOf(rows(state), 'UTC').description).toMatch(/^last seen: /);
+    }
+  });
+
+  test('only the controller is offered to cancel', () => {
+    const running = sessionView({
+      state: 'running',
+      candidates: [],
+      attempts: [attemptView({ phase: 'running', outcome: null })],
+    });
+    expect(rowOf(rows(windowState(running)), 'UTC').context).not.toContain('cancellable');
+    const mine = windowState(running, { controls: new Set([ids.session]) });
+    expect(rowOf(rows(mine), 'UTC').context).toContain(';cancellable;');
+    expect(rowOf(rows(mine), 'Control').description).toBe('nobody');
+  });
+
+  test('an end that could not be observed says what would resolve it, and offers a person’s word', () => {
+    const session = sessionView({
+      state: 'settling',
+      attempts: [
+        attemptView({
+          phase: 'cancellation_pending',
+          outcome: null,
+          pending: { since: 70, blockedIn: 'stopping', waitingFor: 'the engine answers' },
+        }),
+      ],
+      candidates: [],
+    });
+    const tree = rows(windowState(session));
+    expect(rowOf(tree, 'UTC').icon?.id).toBe('warning');
+    expect(rowOf(tree, 'Stop not confirmed').description).toBe('the engine answers');
+    expect(rowOf(tree, 'Stop not confirmed').context).toContain(';pending;');
+  });
+
+  test('every state, phase and outcome has words of its own', () => {
+    for (const state of sessionStates) {
+      for (const phase of attemptPhases) {
+        for (const kind of attemptOutcomes) {
+          const session = sessionView({
+            state,
+            attempts: [attemptView({ phase, outcome: { kind, phase: 'running', reason: 'x', detail: 'y' } })],
+            candidates: [],
+          });
+          for (const row of everyRow(rows(windowState(session)))) {
+            expect(`${row.label} ${row.description}`).not.toMatch(/undefined|null|\{\d\}|NaN/);
+          }
+        }
+      }
+    }
+  });
+
+  test('hostile names stay in their row', () => {
+    const session = sessionView({
+      title: 'ok\u202e\n$(check)',
+      attempts: [
+        attemptView({ activity: [{ n: 1, at: 1, kind: 'message', title: '\u001b[2J', text: 'a\u200bb', ok: null }] }),
+      ],
+    });
+    for (const row of everyRow(rows(windowState(session)))) {
+      expect(`${row.label}${row.description}`).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    }
+  });
+
+  test('sessions of other folders are kept apart', () => {
+    const tree = sessionTree(windowState(sessionView()), ['/elsewhere'], words);
+    expect(tree.map(({ id }) => id)).toEqual(['elsewhere']);
+  });
+
+  test('ids are unique, so that VS Code keeps what is expanded', () => {
+    const all = everyRow(rows(windowState(sessionView()))).map(({ id }) => id);
+    expect(new Set(all).size).toBe(all.length);
+  });
+});
+
+test.each([
+  ['/repo', ['/repo'], true],
+  ['/repo', ['/repo/src'], true],
+  ['/repo/sub', ['/repo'], true],
+  ['/repo-two', ['/repo'], false],
+  ['/repo', [], false],
+])('a root %s and the folders %j', (root, folders, belongs) => {
+  expect(belongsTo(root, folders)).toBe(belongs);
+});
+
+describe('what is drawn anew', () => {
+  const base = windowState(sessionView());
+
+  test('nothing when nothing changed', () => {
+    expect(treeChanges(rows(base), rows({ ...base }))).toEqual({ kind: 'rows', ids: [] });
+  });
+
+  test('one row when only it changed', () => {
+    const live = { attempt: ids.attempt, n: 3, state: 'thinking', sinceMs: 1000, text: 'a', chars: 1 } as const;
+    const before = windowState(sessionView({ live }));
+    const after = windowState(sessionView({ live: { ...live, chars: 2 } }));
+    expect(treeChanges(rows(before), rows(after))).toEqual({ kind: 'rows', ids: [`${ids.attempt}/live`] });
+  });
+
+  test('the parent when a row came or went', () => {
+    const after = windowState(sessionView({ candidates: [] }));
+    const changes = treeChanges(rows(base), rows(after));
+    expect(changes.kind === 'rows' && changes.ids).toContain(ids.session);
+  });
+
+  test('everything when a root came', () => {
+    expect(treeChanges([], rows(base))).toEqual({ kind: 'all' });
+  });
+});
+
+describe('the Health view', () => {
+  test('what is not well says what to do', () => {
+    const engine = {
+      state: 'unavailable',
+      code: 'engine_not_reachable',
+      detail: 'no socket',
+      next: 'Start Docker.',
+      observedAt: 60,
+      name: null,
+      version: null,
+    } as const;
+    const tree = healthTree(windowState(sessionView(), { status: { value: kernelStatus({ engine }), at: 60 } }), words);
+    expect(rowOf(tree, 'Container engine').icon).toEqual({ id: 'error', tone: 'bad' });
+    expect(rowOf(tree, 'Start Docker.')).toBeDefined();
+  });
+
+  test('a lost Kernel is not shown as running', () => {
+    const state = windowState(sessionView(), { status: { value: kernelStatus(), at: 60 }, connection: lost });
+    expect(rowOf(healthTree(state, words), 'Kernel').description).toMatch(/^last seen: /);
+  });
+});
+
+test('an engine that does not answer is not an engine without models', () => {
+  const models = {
+    models: [],
+    silent: [{ engine: 'ollama', host: 'http://127.0.0.1:11434', code: 'refused', next: 'Start Ollama.' }],
+  } as const;
+  const tree = modelsTree(
+    windowState(sessionView(), { models: { value: { ...models, models: [], silent: [...models.silent] }, at: 60 } }),
+    words,
+  );
+  expect(rowOf(tree, 'Ollama does not answer').description).toBe('Start Ollama.');
+});
+
+describe('the status bar', () => {
+  const text = (state: WindowState): string => statusLine(state, words).text;
+
+  test('says what needs a person, first', () => {
+    const pending = [{ session: ids.session, attempt: ids.attempt, waitingFor: 'x' }];
+    const status = { value: kernelStatus({ pending }), at: 60 };
+    expect(statusLine(windowState(sessionView(), { status }), words)).toMatchObject({ tone: 'warning' });
+    expect(text(windowState(sessionView()))).toContain('1 to review');
+  });
+
+  test('never says that something runs when nobody knows', () => {
+    const running = sessionView({ state: 'running' });
+    expect(text(windowState(running))).toContain('spin');
+    expect(text(windowState(running, { connection: lost }))).toBe('$(debug-disconnect) Escrow: not connected');
+  });
+});
