@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { insidePaths, type InsideReport, type ProcessReport } from '../protocol/executor.ts';
-import { cgroupLimits, cgroupVersion, readText } from './cgroup.ts';
+import { cgroupReader, readText } from './cgroup.ts';
 import { sweepWorkers } from './process-table.ts';
 import { probeInput, probeOutput } from './syscall-probe.ts';
 import { launch } from './worker-command.ts';
@@ -12,10 +12,11 @@ const probeMs = 5_000;
 /** Reads the cage from inside: what the kernel says about mounts, groups, limits, rights, and what it really refuses. */
 export async function insideReport(): Promise<InsideReport> {
   const { worker, syscalls } = await probeAsWorker();
+  const cgroup = cgroupReader();
   return {
     cgroup: {
-      version: cgroupVersion(),
-      ...cgroupLimits(),
+      version: cgroup?.version ?? null,
+      ...(cgroup?.limits() ?? { memory: null, memoryAndSwap: null, pids: null, cpu: null }),
       hostSwap: /^SwapTotal:\s+(\d+)/m.exec(readText('/proc/meminfo') ?? '')?.[1] ?? null,
     },
     mounts: mounts(),

@@ -26,9 +26,9 @@ export class Outbox {
   }
 
   /** Says a line only if it can go out now: a heartbeat that waited would be a lie. */
-  sendIfIdle(line: string): void {
+  sendIfIdle(line: () => string): void {
     if (this.#blocked || this.#jobs.length > 0) return;
-    this.send([line]);
+    this.send([line()]);
   }
 
   /** Forgets what was meant for a client that is gone. Each iterator is told, so that it can give back its bytes. */

@@ -23,6 +23,7 @@ import { AuditLog } from './audit-log.ts';
 import { insideReport } from './inside-report.ts';
 import type { Outbox } from './outbox.ts';
 import { sweepWorkers } from './process-table.ts';
+import { ResourceMeter } from './resource-meter.ts';
 import { runWorker, type RunningCommand } from './worker-command.ts';
 import { Refusal, Workspace } from './workspace.ts';
 
@@ -58,6 +59,7 @@ export class Supervisor {
   readonly #lines = new BoundedLines(channelBounds.frameBytes);
   readonly #workspace = new Workspace(insidePaths.workspace);
   readonly #audit: AuditLog;
+  readonly #meter = new ResourceMeter();
   readonly #placed = new Map<string, FileEntry>();
   #phase: ExecutorPhase = 'new';
   #attached: Attached | undefined;
@@ -104,7 +106,13 @@ export class Supervisor {
       void sweepWorkers();
     }
     if (this.#heldSince !== undefined && now - this.#heldSince > channelBounds.holdMs) this.#exit();
-    if (this.#attached !== undefined) this.#out.sendIfIdle(this.#line({ t: 'beat', phase: this.#phase }));
+    this.#sayBeat();
+  }
+
+  /** That it lives, and what it uses; only if nobody has to wait for it. */
+  #sayBeat(): void {
+    if (this.#attached === undefined) return;
+    this.#out.sendIfIdle(() => this.#line({ t: 'beat', phase: this.#phase, use: this.#meter.sample() }));
   }
 
   #receiveLine(text: string): void {
@@ -352,11 +360,12 @@ export class Supervisor {
       this.#fail(request, error);
       return;
     }
-    const command = runWorker(declared);
+    const command = runWorker(declared, this.#meter);
     this.#running = { id: request.id, command, epoch: this.#attached?.epoch ?? 0 };
     const finished = command.result.then((done) => {
       const startedUnder = this.#running?.epoch;
       this.#running = undefined;
+      this.#sayBeat();
       const { output, ...facts } = done;
       const result = { ...facts, size: output.length, sha256: sha256(output) };
       // Recorded in any case; told only to the client that asked.
@@ -376,6 +385,7 @@ export class Supervisor {
     await running?.command.result;
     await this.#probing;
     const swept = await sweepWorkers();
+    this.#sayBeat();
     this.#answer(request, () => ({ result: { empty: swept.empty, killed: swept.found, ms: swept.ms } }));
   }
 

@@ -4,8 +4,8 @@ import { isAbsolute, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { CommandEnd } from '../protocol/contract.ts';
 import { insidePaths, workerId } from '../protocol/executor.ts';
-import { oomKills, peakMemory } from './cgroup.ts';
 import { sweepWorkers } from './process-table.ts';
+import { fullArea, type ResourceMeter } from './resource-meter.ts';
 import { clearWritableAreas } from './writable-areas.ts';
 
 /** Root's own folders only: nothing that the worker can write to is on it (adversarial 50). */
@@ -69,9 +69,9 @@ type Stop =
  * environment. It is over when its process has exited, never when its pipes close; then everything else of the worker
  * is ended too.
  */
-export function runWorker(command: WorkerCommand): RunningCommand {
+export function runWorker(command: WorkerCommand, meter: ResourceMeter): RunningCommand {
   const started = performance.now();
-  const oomBefore = oomKills();
+  const watched = meter.watch();
   const capture = new Capture(command.captureBytes);
   let stopped: Stop | undefined;
   let exited = false;
@@ -108,17 +108,18 @@ export function runWorker(command: WorkerCommand): RunningCommand {
     await stopping;
     const swept = await sweepWorkers();
     await drained(child);
+    const { peakMemory, oom, pidsRefused } = watched.end();
+    // Before the areas are emptied: what filled one is still there, unless the command itself made room again.
+    const full = fullArea();
     const clean = swept.empty && cleared();
-    const oomAfter = oomKills();
-    const oom = oomBefore !== null && oomAfter !== null && oomAfter > oomBefore;
     return {
       end: clean
-        ? commandEnd(end, stopped, capture.overflown, oom, command)
+        ? commandEnd(end, stopped, { overflown: capture.overflown, oom, pidsRefused, full }, command)
         : { kind: 'unknown', reason: swept.empty ? 'leftovers-not-removed' : 'workers-not-ended' },
       output: capture.bytes(),
       cut: capture.overflown,
       durationMs,
-      peakMemory: peakMemory(),
+      peakMemory,
       killed: swept.found,
       empty: swept.empty,
     };
@@ -147,8 +148,12 @@ type ProcessEnd =
 function commandEnd(
   end: ProcessEnd,
   stopped: Stop | undefined,
-  overflown: boolean,
-  oom: boolean,
+  seen: {
+    readonly overflown: boolean;
+    readonly oom: boolean;
+    readonly pidsRefused: boolean;
+    readonly full: string | null;
+  },
   command: WorkerCommand,
 ): CommandEnd {
   if (end.kind === 'spawn-failed' || end.kind === 'unknown') return end;
@@ -165,9 +170,13 @@ function commandEnd(
       break;
   }
   // What it wrote before its exit may be read only after it.
-  if (overflown) return { kind: 'overflow', limitBytes: command.captureBytes };
+  if (seen.overflown) return { kind: 'overflow', limitBytes: command.captureBytes };
   // Also with exit code 0: a program that lost a part of itself has not shown anything.
-  return oom ? { kind: 'oom' } : end;
+  if (seen.oom) return { kind: 'oom' };
+  // A refusal is told to the program. One that copes with it and exits with 0 has done its work.
+  if (end.kind === 'exit' && end.code === 0) return end;
+  if (seen.pidsRefused) return { kind: 'pids' };
+  return seen.full === null ? end : { kind: 'no-space', area: seen.full };
 }
 
 /** Output as it arrived, up to the limit. */

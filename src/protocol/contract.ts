@@ -79,13 +79,9 @@ export const ContractSource = z.strictObject({
     .max(64)
     .meta({ description: 'The only files the model may change, each named exactly.' }),
   acceptance: z.array(AcceptanceSource).min(1).max(32).meta({ description: 'Checks that decide. All must pass.' }),
-  protected: z
-    .array(glob)
-    .max(256)
-    .optional()
-    .meta({
-      description: 'Files that are put back before verification. Default: test folders and files the checks name.',
-    }),
+  protected: z.array(glob).max(256).optional().meta({
+    description: 'Files that are put back before verification. Default: test folders and files the checks name.',
+  }),
   supplemental: z.array(SupplementalSource).max(32).default([]),
   tools: z
     .array(z.enum(['search']))
@@ -172,6 +168,10 @@ export const CommandEnd = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('timeout'), afterMs: z.number() }),
   z.strictObject({ kind: z.literal('overflow'), limitBytes: z.number() }),
   z.strictObject({ kind: z.literal('oom') }),
+  /** Failed while this writable area had no room left. */
+  z.strictObject({ kind: z.literal('no-space'), area: z.string() }),
+  /** Failed after the process limit had refused it a process or thread. */
+  z.strictObject({ kind: z.literal('pids') }),
   z.strictObject({ kind: z.literal('cancelled') }),
   z.strictObject({ kind: z.literal('spawn-failed'), errno: z.string() }),
   z.strictObject({ kind: z.literal('unknown'), reason: z.string() }),

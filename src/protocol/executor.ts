@@ -214,6 +214,35 @@ export type ExecutorPhase = z.infer<typeof ExecutorPhase>;
 export const AuditMark = z.strictObject({ n: count, at: z.number().nonnegative(), h: Sha256 });
 export type AuditMark = z.infer<typeof AuditMark>;
 
+/** How full a writable area is; bytes and files. Null where it could not be read. */
+export const AreaUse = z.strictObject({
+  path: z.string().max(64),
+  size: count.nullable(),
+  used: count.nullable(),
+  inodes: count.nullable(),
+  inodesUsed: count.nullable(),
+});
+export type AreaUse = z.infer<typeof AreaUse>;
+
+/** What the container uses at one moment. Bytes and microseconds; null is "unavailable", never 0. */
+export const ResourceSample = z.strictObject({
+  /** Milliseconds since the supervisor began. */
+  at: count,
+  memory: count.nullable(),
+  /** Highest use of the container's life so far, by the kernel. */
+  memoryPeak: count.nullable(),
+  /** Highest use seen since the last sample. */
+  memoryHighest: count.nullable(),
+  oomKills: count.nullable(),
+  cpuUs: count.nullable(),
+  throttledUs: count.nullable(),
+  pids: count.nullable(),
+  pidsHighest: count.nullable(),
+  pidsRefused: count.nullable(),
+  areas: z.array(AreaUse).max(8),
+});
+export type ResourceSample = z.infer<typeof ResourceSample>;
+
 export const frameRefusals = [
   'not-json',
   'too-long',
@@ -241,7 +270,7 @@ export const FromExecutor = z.discriminatedUnion('t', [
   }),
   /** A frame was not accepted. Not an answer: the frame's author may be somebody else. */
   z.strictObject({ ...fromEnvelope, t: z.literal('refused'), reason: FrameRefusal, a: AuditMark.nullable() }),
-  z.strictObject({ ...fromEnvelope, t: z.literal('beat'), phase: ExecutorPhase }),
+  z.strictObject({ ...fromEnvelope, t: z.literal('beat'), phase: ExecutorPhase, use: ResourceSample }),
   /** A command has been started; its answer follows. */
   z.strictObject({ ...fromEnvelope, t: z.literal('started'), id: requestId, a: AuditMark }),
   z.strictObject({ ...fromEnvelope, t: z.literal('data'), id: requestId, seq: count, data: base64 }),

@@ -60,6 +60,14 @@ print("armed", flush=True)
 while True: os.kill(0, signal.SIGCONT); time.sleep(0.01)`,
     { timeoutS: 1 },
   ),
+  python('fills-tmp', 'with open("/tmp/f", "wb") as f:\n  while True: f.write(b"x" * 65536)'),
+  python(
+    'fills-and-copes',
+    'try:\n  with open("/tmp/f", "wb") as f:\n    while True: f.write(b"x" * 65536)\nexcept OSError: print("coped")',
+  ),
+  python('no-files-left', 'for i in range(20000): open("/dev/shm/%d" % i, "w").close()'),
+  python('too-many', 'import os, time\nfor i in range(200):\n  if os.fork() == 0: time.sleep(20); os._exit(0)'),
+  python('holds-300', 'b = bytearray(300 * 1024 * 1024); b[::4096] = b"x" * (len(b) // 4096)'),
   python('stdin', 'import sys; print(repr(sys.stdin.read()))'),
   python('close-all', 'import os\nfor fd in (0, 1, 2): os.close(fd)\nos._exit(3)'),
   python(
@@ -99,6 +107,12 @@ describe('the end of a command', () => {
     ['deaf', { kind: 'timeout', afterMs: 1000 }],
     ['wakes-up', { kind: 'timeout', afterMs: 1000 }],
     ['close-all', { kind: 'exit', code: 3 }],
+    ['fills-tmp', { kind: 'no-space', area: '/tmp' }],
+    ['no-files-left', { kind: 'no-space', area: '/dev/shm' }],
+    ['fills-and-copes', { kind: 'exit', code: 0 }],
+    ['too-many', { kind: 'pids' }],
+    // What an earlier command met is not this one's.
+    ['seven', { kind: 'exit', code: 7 }],
     ['true', { kind: 'exit', code: 0 }],
   ])('%s is told as what it was', async (id, end) => {
     expect((await run(id)).end).toEqual(end);
@@ -114,6 +128,16 @@ describe('the end of a command', () => {
   });
   it('is cancelled before it starts when it was cancelled before', async () => {
     expect((await run('true', AbortSignal.abort())).end).toEqual({ kind: 'cancelled' });
+  });
+});
+
+describe('what is used', () => {
+  it('is told of each command, not of the container so far', async () => {
+    const held = await run('holds-300');
+    const after = await run('true');
+    expect(held.peakMemory).toBeGreaterThan(300 * 1024 * 1024);
+    expect(after.peakMemory).toBeGreaterThan(0);
+    expect(after.peakMemory).toBeLessThan(250 * 1024 * 1024);
   });
 });
 

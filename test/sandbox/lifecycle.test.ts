@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { replayAudit } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { readMonitor } from '../../src/server/sandbox/monitor.ts';
 import type { ProvisionFact, Sandbox } from '../../src/server/sandbox/port.ts';
 import { bytesOf, command, file, pathOf, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
@@ -43,7 +44,12 @@ describe('a sandbox', () => {
     expect(listed).toMatchObject({ ours: true, state: 'running', owner: spec.owner, epoch: 1, purpose: 'attempt' });
 
     expect(await sandbox.quiesce()).toMatchObject({ empty: true });
-    expect(await sandbox.collect()).toMatchObject({
+    const collection = await sandbox.collect();
+    const { records, whole } = readMonitor(collection.monitor?.bytes ?? new Uint8Array());
+    expect([records.length >= 1, whole, records[0]?.kind]).toEqual([true, true, 'sample']);
+    expect(collection.monitor?.peaks.memory).toBeGreaterThan(16 * 1024 * 1024);
+    expect(collection.monitor?.peaks).toMatchObject({ oomKills: 0, pidsRefused: 0 });
+    expect(collection).toMatchObject({
       state: 'complete',
       via: 'channel',
       violations: [],

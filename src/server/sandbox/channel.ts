@@ -14,6 +14,7 @@ import {
   type ExecutorRequest,
   type ExecutorResult,
   ToExecutor,
+  type ResourceSample,
 } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import { unreachable } from '../../protocol/primitives.ts';
@@ -76,6 +77,8 @@ export interface ChannelOptions {
   readonly key: string;
   readonly chain: AuditChain;
   readonly log: (level: 'debug' | 'warn', message: string, data?: Readonly<Record<string, unknown>>) => void;
+  /** What the container uses, as the supervisor says with each beat. */
+  readonly onUse?: (use: ResourceSample) => void;
   /** Called by name around frames: where tests end the process. Beats and parts are left out. */
   readonly at?: (point: string) => void;
 }
@@ -294,6 +297,7 @@ export class Channel {
         this.#welcomed?.(frame);
         return;
       case 'beat':
+        this.#options.onUse?.(frame.use);
         return;
       case 'refused':
         this.#options.log('warn', 'the supervisor refused a frame', { reason: frame.reason });

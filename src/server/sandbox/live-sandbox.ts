@@ -11,6 +11,7 @@ import type { LimitReceipt } from '../../protocol/views.ts';
 import type { AuditChain } from './audit-chain.ts';
 import { ExecutorRefusal, type Answer, type Channel, type RequestOptions, type RequestParameters } from './channel.ts';
 import { judgeCollection, type Gathered } from './collection.ts';
+import type { Monitor } from './monitor.ts';
 import {
   SandboxFault,
   type AuditPoint,
@@ -18,6 +19,7 @@ import {
   type Collection,
   type CommandResult,
   type FileRead,
+  type MonitorRecording,
   type PlacedFile,
   type QuiesceObservation,
   type Sandbox,
@@ -35,6 +37,7 @@ export interface LiveSandboxParts {
   readonly policy: Policy;
   readonly baseline: readonly PlacedFile[];
   readonly limits: readonly LimitReceipt[];
+  readonly monitor: Monitor;
 }
 
 /** A container with its supervisor behind a channel. The policy is checked here first; the supervisor checks it again. */
@@ -152,8 +155,11 @@ export class LiveSandbox implements Sandbox {
       gathered.fault = SandboxFault.is(error) ? `${error.code}: ${error.message}` : `defect: ${String(error)}`;
       if (gathered.report === null) gathered.via = 'none';
     }
-    const { nonce, baseline, policy, chain } = this.#parts;
-    return judgeCollection(gathered, { nonce, baseline, policy, chain });
+    const { nonce, baseline, policy, chain, monitor } = this.#parts;
+    return {
+      ...judgeCollection(gathered, { nonce, baseline, policy, chain }),
+      monitor: recordingOf(monitor),
+    };
   }
 
   detach(): void {
@@ -237,6 +243,10 @@ const neverStarted: CommandResult = {
   durationMs: 0,
   peakMemory: null,
 };
+
+export function recordingOf(monitor: Monitor): MonitorRecording {
+  return { bytes: monitor.bytes(), peaks: monitor.peaks };
+}
 
 /** Whose fault a refusal is, in the words of the port. */
 export function faultOf(error: unknown): unknown {

@@ -1,6 +1,7 @@
 import type { CommandEnd } from '../../protocol/contract.ts';
 import type { FileEntry, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
-import type { Health, LimitReceipt } from '../../protocol/views.ts';
+import type { Health, LimitReceipt, MemoryReading } from '../../protocol/views.ts';
+import type { UsePeaks } from './monitor.ts';
 
 /** An image by content. `reference` is what was asked for, `digest` is what counts (`sha256:…` of the image config). */
 export interface ImageIdentity {
@@ -96,6 +97,14 @@ export interface Collection {
   readonly violations: readonly string[];
   /** `channel`, or `exec` when the supervisor was silent. */
   readonly via: 'channel' | 'exec' | 'none';
+  /** What the sandbox used while this Kernel was attached; null where it never was. */
+  readonly monitor?: MonitorRecording | null;
+}
+
+/** A bounded record of samples (`readMonitor` reads it) and what they amount to. */
+export interface MonitorRecording {
+  readonly bytes: Uint8Array;
+  readonly peaks: UsePeaks;
 }
 
 /** Why the channel is no longer usable. */
@@ -237,6 +246,8 @@ export interface SandboxServiceOptions {
   readonly executorPath: string;
   /** Docker socket or host; null: DOCKER_HOST, then the platform's default. */
   readonly engineHost: string | null;
+  /** Memory of this machine and its GPUs, sampled beside the container's; left out: unavailable. Must not throw. */
+  readonly hostMemory?: () => Promise<MemoryReading | null>;
   /** Called by name around engine calls and frames: where tests end the process. */
   readonly at?: (point: string) => void;
   readonly now: () => WallTime;

@@ -11,7 +11,7 @@ import { readByExec } from './exec-reader.ts';
 import { resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
 import { readBack } from './limits.ts';
-import { faultOf, LiveSandbox, tooLarge } from './live-sandbox.ts';
+import { faultOf, LiveSandbox, recordingOf, tooLarge } from './live-sandbox.ts';
 import {
   SandboxFault,
   type Collection,
@@ -22,6 +22,7 @@ import {
   type SandboxServiceOptions,
   type SandboxSpec,
 } from './port.ts';
+import { Monitor } from './monitor.ts';
 import { preflightOf } from './preflight.ts';
 import { createOptions, profileDigestOf, profileNamed } from './profile.ts';
 import { killAndConfirm, removeAndConfirm } from './stop.ts';
@@ -41,6 +42,13 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
   const keys = new Map<string, string>();
   /** Chains that this Kernel saw from their start. */
   const chains = new Map<string, AuditChain>();
+  /** What our containers used, by engine id: a second attachment goes on with the record of the first. */
+  const monitors = new Map<string, Monitor>();
+  const monitorOf = (engineId: string): Monitor => {
+    const monitor = monitors.get(engineId) ?? new Monitor(options.hostMemory ?? (async () => null));
+    monitors.set(engineId, monitor);
+    return monitor;
+  };
 
   /** Engine ids of the names that this Kernel has attached to. */
   const ids = new Map<string, string>();
@@ -59,6 +67,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       key,
       chain,
       log: (level, text, data) => log(level, text, data),
+      onUse: (use) => monitorOf(engineId).add(use),
     });
     const entry = { engineId, name, channel };
     ids.set(name, engineId);
@@ -77,6 +86,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     for (const [name, id] of ids) if (id === engineId) ids.delete(name);
     for (const key of keys.keys()) if (key.startsWith(`${engineId} `)) keys.delete(key);
     chains.delete(engineId);
+    monitors.delete(engineId);
   };
 
   return {
@@ -140,6 +150,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline: spec.files,
             limits,
+            monitor: monitorOf(engineId),
           });
         } catch (error) {
           channel.close();
@@ -180,6 +191,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline: spec.files,
             limits: [],
+            monitor: monitorOf(found.id),
           });
         } catch (error) {
           channel.close();
@@ -220,7 +232,9 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         const replay = replayAudit(Buffer.from(gathered.auditLog).toString('utf8'), nonce);
         chain.adopt(replay.entries.length, replay.head, recorded);
       }
-      return judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
+      const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
+      const monitor = monitors.get(engineId);
+      return { ...judged, monitor: monitor === undefined ? null : recordingOf(monitor) };
     },
 
     async kill(engineIdOrName) {

@@ -572,6 +572,7 @@ export class AttemptDriver {
     }
     this.#deps.at('files-durable');
     const auditLog = collection.auditLog === null ? null : await artefacts.put(collection.auditLog, this.#session);
+    const monitor = await this.#keepMonitor(collection);
     return {
       state: collection.state,
       reason: collection.reason,
@@ -583,7 +584,20 @@ export class AttemptDriver {
       auditAgrees: collection.audit.agree,
       equalsAudit: collection.equalsAudit,
       violations: collection.violations,
+      monitor,
     };
+  }
+
+  /** Null where there is none, or where it finds no room any more: the bytes and their audit come first. */
+  async #keepMonitor({ monitor }: Collection): Promise<NonNullable<CollectionRecord['monitor']> | null> {
+    if (monitor === undefined || monitor === null) return null;
+    try {
+      return { ref: await this.#deps.artefacts.put(monitor.bytes, this.#session), peaks: monitor.peaks };
+    } catch (error) {
+      if (!EscrowError.is(error, 'StorageFull')) throw error;
+      this.#deps.log('warn', 'no room for the monitor of an attempt', { attempt: this.#attempt });
+      return null;
+    }
   }
 
   async #stop(): Promise<void> {

@@ -27,6 +27,7 @@ import type {
   SettlementTrigger,
 } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
+import type { UsePeaks } from '../sandbox/monitor.ts';
 
 type Facts = SettlementStep['facts'];
 
@@ -42,6 +43,8 @@ export interface CollectionRecord {
   readonly auditAgrees: boolean;
   readonly equalsAudit: boolean | null;
   readonly violations: readonly string[];
+  /** What the sandbox used (`readMonitor` reads the artefact). Absent or null: not recorded, or no room for it. */
+  readonly monitor?: { readonly ref: ArtefactRef; readonly peaks: UsePeaks } | null;
 }
 
 export interface ControllerRecord {

@@ -27,6 +27,7 @@ import type {
 import type { AgentEnd } from '../agent/port.ts';
 import type { CollectionRecord, ControllerRecord, RecordedEvent } from './events.ts';
 import { noUsage, used, type Usage } from './usage.ts';
+import type { UsePeaks } from '../sandbox/monitor.ts';
 
 /** Activity kept in a view; the whole is in the event log. */
 export const activityKept = 200;
@@ -362,7 +363,13 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
     case 'attempt.collected': {
       const { collection } = event.data;
       const { state: kept, via, reason } = collection;
-      const facts = { state: kept, via, files: collection.files.length, ...(reason === null ? {} : { reason }) };
+      const facts = {
+        state: kept,
+        via,
+        files: collection.files.length,
+        ...(reason === null ? {} : { reason }),
+        ...usedFacts(collection.monitor?.peaks),
+      };
       return patchAttempt(state, event.data.attempt, (a) => ({
         collection,
         phase: 'stopping',
@@ -492,7 +499,8 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         candidates: state.candidates.map((c) => ({
           ...c,
           undoing: c.undoing === id ? null : c.undoing,
-          newFolders: seen === 'integrated' && c.integrations.some((i) => i.id === id) ? event.data.newFolders : c.newFolders,
+          newFolders:
+            seen === 'integrated' && c.integrations.some((i) => i.id === id) ? event.data.newFolders : c.newFolders,
           integrations: c.integrations.map((i) =>
             i.id === id ? { ...i, state: seen, reason, moved: [...moved], at } : i,
           ),
@@ -513,4 +521,11 @@ export function fold(id: SessionId, events: readonly RecordedEvent[]): SessionSt
   const [first, ...rest] = events;
   if (first === undefined) throw new Error(`no events of ${id}`);
   return rest.reduce(evolve, begin(id, first));
+}
+
+/** What a sandbox used, as facts of the step that observed it; null is "unavailable". */
+function usedFacts(peaks: UsePeaks | undefined): Readonly<Record<string, number | null>> {
+  if (peaks === undefined) return {};
+  const { memory, pids, cpuUs, oomKills } = peaks;
+  return { memoryPeak: memory, pidsPeak: pids, cpuMs: cpuUs === null ? null : Math.round(cpuUs / 1000), oomKills };
 }

@@ -16,6 +16,8 @@ export type CheckReason =
   | 'timeout'
   | 'overflow'
   | 'oom'
+  | 'no-space'
+  | 'pids'
   | 'cancelled'
   | `spawn-failed-${string}`
   | 'unknown-end'
@@ -89,6 +91,8 @@ function endReason(end: CommandEnd): CheckReason | null {
     case 'timeout':
     case 'overflow':
     case 'oom':
+    case 'no-space':
+    case 'pids':
     case 'cancelled':
       return end.kind;
     case 'spawn-failed':
