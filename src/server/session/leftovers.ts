@@ -2,7 +2,7 @@ import { SessionId, type AttemptId } from '../../protocol/primitives.ts';
 import type { Logger } from '../log.ts';
 import type { ObservedContainer, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger } from '../sandbox/run-ledger.ts';
-import type { Store } from '../store/port.ts';
+import { machineStream, type Store } from '../store/port.ts';
 import { engineStateOf, recordedStateOf, recoveryTable, type RecordedState } from './recovery-table.ts';
 import type { Sessions } from './sessions.ts';
 
@@ -13,9 +13,6 @@ export interface LeftoversDeps {
   readonly store: Store;
   readonly log: Logger;
 }
-
-/** What a sweep did is evidence of the machine, not of a session. */
-const stream = 'kernel';
 
 /**
  * Containers of ours that no driver owns any more: a create that the engine carried out after its Kernel had died and
@@ -75,7 +72,8 @@ export class Leftovers {
         absence: absence?.kind ?? 'not_tried',
       };
       log('warn', 'swept a leftover container', data);
-      store.append(stream, store.load(stream).at(-1)?.version ?? 0, [{ type: 'container.swept', data }]);
+      const version = store.load(machineStream).at(-1)?.version ?? 0;
+      store.append(machineStream, version, [{ type: 'container.swept', data }]);
     }
   }
 

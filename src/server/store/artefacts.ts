@@ -34,8 +34,14 @@ const allowanceSpent = (owner: string, used: number, wanted: number, allowance: 
     { reason: 'allowance', owner, used, wanted, allowance },
   );
 
+/** What the store itself may do besides. */
+export interface ArtefactFiles extends ArtefactStore {
+  /** Removes the files of rows that are gone from the database, and counts anew. Never throws. */
+  removed(hashes: readonly string[]): Promise<void>;
+}
+
 /** Content-addressed files beside the database. Created once, by the store. */
-export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStore {
+export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFiles {
   const { db, folder, now, fence, at } = options;
   const files = options.files ?? nodeFiles;
   const allowance = options.allowance ?? artefactAllowance;
@@ -52,6 +58,9 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
       'SELECT COALESCE(SUM(a.size), 0) FROM artefact_owner o JOIN artefact a USING (sha256) WHERE o.owner = ?',
     )
     .pluck();
+  const droppedOf = db.prepare<[string], { dropped_at: number; seq: number }>(
+    'SELECT dropped_at, seq FROM artefact_dropped WHERE sha256 = ?',
+  );
   const pageOf = db.prepare<[string], { sha256: string; size: number }>(
     'SELECT sha256, size FROM artefact WHERE sha256 > ? ORDER BY sha256 LIMIT 500',
   );
@@ -173,6 +182,15 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
     async get(hash): Promise<Uint8Array> {
       const row = rowOf.get(hash);
       if (row === undefined) {
+        const dropped = droppedOf.get(hash);
+        if (dropped !== undefined) {
+          throw new EscrowError(
+            'NotFound',
+            `The bytes of artefact ${hash} were let go by a recorded decision of a person (event ${dropped.seq}).`,
+            'A backup from before may hold them.',
+            { sha256: hash, droppedAt: dropped.dropped_at, seq: dropped.seq },
+          );
+        }
         throw new EscrowError('NotFound', `No artefact ${hash} is kept.`, 'Check the hash.', { sha256: hash });
       }
       const damaged = (reason: string): EscrowError =>
@@ -196,6 +214,16 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactStor
 
     has: (hash) => rowOf.get(hash) !== undefined,
     total: () => total,
+
+    async removed(hashes) {
+      total = totalOf.get() ?? 0;
+      for (const name of hashes) {
+        const hash = Sha256.parse(name);
+        // Put again meanwhile: it is kept.
+        if (rowOf.get(hash) !== undefined || writing.has(hash)) continue;
+        await files.remove(fileOf(hash)).catch(() => undefined);
+      }
+    },
 
     async sweepOrphans() {
       const swept = { files: 0, bytes: 0 };

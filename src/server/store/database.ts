@@ -26,7 +26,13 @@ export function schemaVersion(db: Database.Database): number {
   return Number(db.pragma('user_version', { simple: true }));
 }
 
-function migrate(db: Database.Database, backups: string, migrations: readonly Migration[], stamp: string): void {
+function migrate(
+  db: Database.Database,
+  backups: string,
+  migrations: readonly Migration[],
+  stamp: string,
+  point: (name: string) => void,
+): void {
   const have = schemaVersion(db);
   const newest = migrations.at(-1)?.to ?? 0;
   if (have > newest) {
@@ -43,13 +49,24 @@ function migrate(db: Database.Database, backups: string, migrations: readonly Mi
     // VACUUM INTO reads one consistent state and refuses to overwrite: each backup has a name of its own.
     mkdirSync(backups, { recursive: true, mode: 0o700 });
     db.prepare('VACUUM INTO ?').run(path.join(backups, `escrow-schema${have}-${stamp}.db`));
+    point('migration-backed-up');
   }
   for (const step of pending) {
     db.transaction(() => {
-      db.exec(step.sql);
+      for (const statement of step.statements) {
+        db.exec(statement);
+        point('migration-statement');
+      }
       db.pragma(`user_version = ${step.to}`);
+      point('migration-before-commit');
     }).immediate();
+    point('migration-committed');
   }
+}
+
+/** A wall time as part of a file's name. */
+export function stampOf(at: number): string {
+  return new Date(at).toISOString().replaceAll(/[:.]/g, '-');
 }
 
 export interface DatabaseOptions {
@@ -60,6 +77,8 @@ export interface DatabaseOptions {
   readonly now: () => number;
   readonly nativeBinding?: string | undefined;
   readonly migrations?: readonly Migration[];
+  /** Called by name around each statement of a migration: where tests end the process. */
+  readonly point?: (name: string) => void;
 }
 
 /** The durable main database, as design 10 "Storage" wants it. Throws EscrowError StorageTooNew, StorageFull, StorageUnwritable. */
@@ -87,7 +106,8 @@ export function openDatabase(options: DatabaseOptions): Database.Database {
         db,
         options.backups,
         options.migrations ?? ownMigrations,
-        new Date(options.now()).toISOString().replaceAll(/[:.]/g, '-'),
+        stampOf(options.now()),
+        options.point ?? (() => undefined),
       );
       quickCheck(db);
       return db;

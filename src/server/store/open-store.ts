@@ -1,13 +1,25 @@
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
-import { canonicalJson, sha256 } from '../../protocol/hash.ts';
+import { setImmediate as turn } from 'node:timers/promises';
+import { canonicalJson } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
 import { createArtefactStore } from './artefacts.ts';
+import { backUp, previewBackup } from './backup.ts';
+import { ChainCheck, chainHash, chainStart, type EventRow } from './chain.ts';
 import { openDatabase } from './database.ts';
 import { guarded } from './faults.ts';
 import type { Migration } from './migrations.ts';
-import { StaleEpoch, VersionConflict, type Json, type Store, type StoredEvent, type ViewRow } from './port.ts';
+import {
+  machineStream,
+  StaleEpoch,
+  VersionConflict,
+  type Json,
+  type NewEvent,
+  type Store,
+  type StoredEvent,
+  type ViewRow,
+} from './port.ts';
 
 export interface OpenStoreOptions {
   /** State folder, already checked (protocol/home). The caller holds the Kernel lock of it. */
@@ -24,17 +36,6 @@ export interface OpenStoreOptions {
   readonly at?: (point: string) => void;
 }
 
-interface EventRow {
-  readonly seq: number;
-  readonly stream: string;
-  readonly version: number;
-  readonly type: string;
-  readonly at: number;
-  readonly data: string;
-  readonly prev_hash: string;
-  readonly hash: string;
-}
-
 interface ViewRecord {
   readonly kind: ViewRow['kind'];
   readonly key: string;
@@ -42,14 +43,6 @@ interface ViewRecord {
   readonly created_at: number;
   readonly updated_at: number;
   readonly json: string;
-}
-
-/** What the first event of a stream names as its predecessor. */
-const chainStart = '0'.repeat(64);
-
-/** The hash of an event covers its place (log and stream), its content and its predecessor. */
-function chainHash(row: Omit<EventRow, 'hash'>): Sha256 {
-  return sha256(canonicalJson([row.prev_hash, row.seq, row.stream, row.version, row.type, row.at, row.data]));
 }
 
 const toEvent = (row: EventRow): StoredEvent => ({
@@ -99,6 +92,7 @@ export function openStore(options: OpenStoreOptions): Store {
     backups: path.join(home, 'backups'),
     now,
     nativeBinding: options.nativeBinding,
+    ...(options.at === undefined ? {} : { point: options.at }),
     ...(options.migrations === undefined ? {} : { migrations: options.migrations }),
   });
   try {
@@ -220,6 +214,29 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     },
   );
 
+  const soleOf = db.prepare<[string, string], { sha256: string; size: number }>(
+    `SELECT DISTINCT a.sha256, a.size FROM artefact_owner o JOIN artefact a USING (sha256)
+     WHERE o.owner IN (SELECT value FROM json_each(?)) AND NOT EXISTS (
+       SELECT 1 FROM artefact_owner other WHERE other.sha256 = a.sha256
+       AND other.owner NOT IN (SELECT value FROM json_each(?)))`,
+  );
+  const noteDropped = db.prepare(
+    'INSERT OR REPLACE INTO artefact_dropped (sha256, size, dropped_at, seq) VALUES (?, ?, ?, ?)',
+  );
+  const dropOwners = db.prepare('DELETE FROM artefact_owner WHERE sha256 = ?');
+  const dropArtefact = db.prepare('DELETE FROM artefact WHERE sha256 = ?');
+  const letGoInTransaction = db.transaction((list: string, event: NewEvent) => {
+    const rows = soleOf.all(list, list);
+    const stored = appendInTransaction(machineStream, tailOf.get(machineStream)?.version ?? 0, [event], undefined);
+    const seq = stored.at(-1)?.seq ?? 0;
+    for (const { sha256, size } of rows) {
+      noteDropped.run(sha256, size, now(), seq);
+      dropOwners.run(sha256);
+      dropArtefact.run(sha256);
+    }
+    return { stored, rows };
+  });
+
   /** Read in pieces: the log of a long life does not fit into memory at once. */
   function* everyEvent(): Generator<EventRow> {
     let after = 0;
@@ -231,6 +248,9 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
       after = last.seq;
     }
   }
+
+  const headOf = db.prepare<[], string>("SELECT value FROM meta WHERE key = 'head'").pluck();
+  const recordedHead = (): string | undefined => headOf.get();
 
   return {
     epoch,
@@ -280,30 +300,42 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     },
 
     verifyChains() {
-      const tails = new Map<string, { version: number; hash: string }>();
-      const broken = new Map<string, { stream: string; version: number; reason: string }>();
-      const report = (stream: string, version: number, reason: string): void => {
-        if (!broken.has(stream)) broken.set(stream, { stream, version, reason });
-      };
-      let seq = 0;
-      let last = chainStart;
-      for (const row of everyEvent()) {
-        const tail = tails.get(row.stream) ?? { version: 0, hash: chainStart };
-        if (row.seq !== seq + 1)
-          report(row.stream, row.version, `events ${seq + 1}…${row.seq - 1} are missing before it`);
-        if (row.version !== tail.version + 1) report(row.stream, row.version, 'versions are not contiguous');
-        if (row.prev_hash !== tail.hash) report(row.stream, row.version, 'does not follow its predecessor');
-        if (chainHash(row) !== row.hash) report(row.stream, row.version, 'content does not match its hash');
-        tails.set(row.stream, { version: row.version, hash: row.hash });
-        seq = row.seq;
-        last = row.hash;
-      }
-      const recorded = db.prepare<[], string>("SELECT value FROM meta WHERE key = 'head'").pluck().get();
-      if (recorded !== (seq === 0 ? undefined : `${seq}:${last}`)) {
-        report('', seq, 'the end of the log is not the recorded one');
-      }
-      return [...broken.values()];
+      const check = new ChainCheck();
+      for (const row of everyEvent()) check.add(row);
+      return check.end(recordedHead());
     },
+
+    async verifyLog() {
+      // Others append meanwhile: the state that is checked is the one at the start.
+      const upTo = head;
+      const recorded = recordedHead();
+      const check = new ChainCheck();
+      for (let after = 0; after < upTo; after = check.events) {
+        const rows = sinceRows.all(after, Math.min(1000, upTo - after));
+        for (const row of rows) check.add(row);
+        if (rows.length === 0) break;
+        await turn();
+      }
+      return { events: check.events, broken: check.end(recorded) };
+    },
+
+    async letGo(owners, event) {
+      const list = JSON.stringify(owners);
+      if (event === undefined) {
+        const rows = soleOf.all(list, list);
+        return { artefacts: rows.length, bytes: rows.reduce((sum, row) => sum + row.size, 0) };
+      }
+      const { stored, rows } = guarded('letting go of artefacts', () => letGoInTransaction.immediate(list, event));
+      const last = stored.at(-1);
+      if (last !== undefined) head = last.seq;
+      undelivered.push(stored);
+      deliver();
+      await artefacts.removed(rows.map((row) => row.sha256));
+      return { artefacts: rows.length, bytes: rows.reduce((sum, row) => sum + row.size, 0) };
+    },
+
+    previewBackup: () => previewBackup(db),
+    backUp: (folder) => backUp({ db, home, folder, now, homeId, point }),
 
     close() {
       if (!db.open) return;

@@ -2,6 +2,9 @@ import type { ArtefactRef, Sha256, WallTime } from '../../protocol/primitives.ts
 
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
+/** The stream of what concerns the whole home and no session: leftovers that were swept, bytes that were let go. */
+export const machineStream = 'kernel';
+
 export interface NewEvent {
   readonly type: string;
   readonly data: Json;
@@ -39,6 +42,13 @@ export class StaleEpoch extends Error {
   override readonly name = 'StaleEpoch';
 }
 
+export interface BackupSize {
+  readonly events: number;
+  readonly databaseBytes: number;
+  readonly artefacts: number;
+  readonly artefactBytes: number;
+}
+
 export interface Store {
   /** One higher at each Kernel start; checked inside each write transaction. */
   readonly epoch: number;
@@ -68,6 +78,20 @@ export interface Store {
   views(kind: ViewRow['kind'], filter?: { root?: string; before?: WallTime; limit?: number }): readonly ViewRow[];
   /** Recomputes every hash chain; returns the streams whose chain is broken. */
   verifyChains(): readonly { readonly stream: string; readonly version: number; readonly reason: string }[];
+  /** The same, in pieces: others are served meanwhile. */
+  verifyLog(): Promise<{
+    readonly events: number;
+    readonly broken: readonly { readonly stream: string; readonly version: number; readonly reason: string }[];
+  }>;
+  /** What a backup would copy. */
+  previewBackup(): BackupSize;
+  /** Copies log and artefacts of one moment into a new folder. Throws EscrowError UnsafePath, StorageFull, StorageUnwritable. */
+  backUp(folder: string): Promise<BackupSize & { readonly folder: string }>;
+  /**
+   * Lets go of the bytes of artefacts that only these owners have; `event` is recorded in the same transaction, the log
+   * itself keeps every event. Without `event` nothing changes. Gives what goes, or would go.
+   */
+  letGo(owners: readonly string[], event?: NewEvent): Promise<{ readonly artefacts: number; readonly bytes: number }>;
   readonly artefacts: ArtefactStore;
   close(): void;
 }

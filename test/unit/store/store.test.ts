@@ -205,7 +205,7 @@ describe('views', () => {
 });
 
 describe('migrations', () => {
-  const next = { to: 2, sql: 'CREATE TABLE extra (a INTEGER) STRICT;' };
+  const next = { to: migrations.length + 1, statements: ['CREATE TABLE extra (a INTEGER) STRICT'] };
 
   test('copy an older database before they touch it', () => {
     const old = open();
@@ -213,9 +213,9 @@ describe('migrations', () => {
     old.close();
     open({ migrations: [...migrations, next] });
     const [backup] = readdirSync(path.join(home, 'backups'));
-    expect(backup).toMatch(/^escrow-schema1-/);
+    expect(backup).toMatch(new RegExp(`^escrow-schema${migrations.length}-`));
     const copy = new Database(path.join(home, 'backups', backup!), { readonly: true });
-    expect(copy.pragma('user_version', { simple: true })).toBe(1);
+    expect(copy.pragma('user_version', { simple: true })).toBe(migrations.length);
     expect(copy.prepare('SELECT COUNT(*) FROM event').pluck().get()).toBe(1);
     copy.close();
   });
@@ -228,17 +228,19 @@ describe('migrations', () => {
   test('a step that fails leaves the schema before it', () => {
     open().close();
     expect(() =>
-      open({ migrations: [...migrations, { to: 2, sql: 'CREATE TABLE extra (a); SELECT nonsense;' }] }),
+      open({ migrations: [...migrations, { to: next.to, statements: ['CREATE TABLE extra (a)', 'SELECT nonsense'] }] }),
     ).toThrow();
     const db = new Database(databaseFile());
-    expect(db.pragma('user_version', { simple: true })).toBe(1);
+    expect(db.pragma('user_version', { simple: true })).toBe(migrations.length);
     expect(db.prepare("SELECT name FROM sqlite_master WHERE name = 'extra'").get()).toBeUndefined();
     db.close();
   });
 
   test('a newer schema is refused and left alone', () => {
     open({ migrations: [...migrations, next] }).close();
-    expect(() => open()).toThrow(expect.objectContaining({ code: 'StorageTooNew', details: { schema: 2, known: 1 } }));
+    expect(() => open()).toThrow(
+      expect.objectContaining({ code: 'StorageTooNew', details: { schema: next.to, known: migrations.length } }),
+    );
   });
 });
 
