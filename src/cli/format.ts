@@ -191,6 +191,14 @@ export function settlementLines(settlement: SettlementView): Lines {
     ],
     ...steps,
     ...(settlement.unknown.length === 0 ? [] : [['    unknown: ', settlement.unknown.join(', ')]]),
+    ...(settlement.supervised === null
+      ? []
+      : [
+          [
+            `    ended by ${settlement.supervised.by} (${settlement.supervised.channel}) at ${time(settlement.supervised.at)}; the engine said ${settlement.supervised.saw}: `,
+            settlement.supervised.why,
+          ],
+        ]),
   ];
 }
 

@@ -15,6 +15,13 @@ export interface KernelAccess {
   connect(): Promise<KernelLink>;
   /** The running Kernel, or undefined; starts none. Throws EscrowError when one is there but can't be spoken to. */
   find(): Promise<KernelLink | undefined>;
+  /** Puts a backup in the place of the state; no Kernel may run. Throws EscrowError AnotherKernel, NotFound, Storage… */
+  restore(folder: string): Promise<{
+    readonly former: string;
+    readonly events: number;
+    readonly artefacts: number;
+    readonly artefactBytes: number;
+  }>;
   /** True once a Kernel was spoken to. */
   readonly connected: boolean;
   /** The state folder and the log file in it. */

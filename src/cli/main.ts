@@ -3,6 +3,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline/promises';
 import { findKernel, findOrStartKernel, type KernelSocket } from '../client/find-kernel.ts';
 import { KernelConnection } from '../client/kernel-connection.ts';
+import { restoreState } from '../client/restore-state.ts';
 import { homePath } from '../protocol/home.ts';
 import type { ClientHello } from '../protocol/methods.ts';
 import { productVersion } from '../protocol/version.ts';
@@ -53,6 +54,7 @@ function createKernelAccess(home: string): KernelAccess & { close(): void } {
       const socket = await findKernel({ home, hello });
       return socket === undefined ? undefined : link(socket);
     },
+    restore: (folder) => restoreState({ home, folder, kernelPath, nodePath: process.execPath }),
     close: () => connection?.dispose(),
   };
 }

@@ -19,17 +19,17 @@ function unique<T>(what: string, typed: string, all: readonly T[], keyOf: (item:
 /** Pages through the whole list, newest first. */
 export async function allSessions(kernel: KernelLink, root?: string): Promise<SessionSummary[]> {
   const sessions: SessionSummary[] = [];
-  let before: number | undefined;
+  let seen: SessionSummary | undefined;
   for (;;) {
     const page = await kernel.call('session/list', {
       limit: 500,
       ...(root === undefined ? {} : { root }),
-      ...(before === undefined ? {} : { before }),
+      ...(seen === undefined ? {} : { before: seen.updatedAt, beforeSession: seen.id }),
     });
     sessions.push(...page.sessions);
     const last = page.sessions.at(-1);
     if (!page.more || last === undefined) return sessions;
-    before = last.updatedAt;
+    seen = last;
   }
 }
 

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { BaselineView, ContractDiagnostic, ContractView } from './contract.ts';
+import { ImageList, ImagePlan, ImagePrune, ImageRecord } from './images.ts';
 import {
   ArtefactRef,
   AttemptId,
@@ -53,6 +54,7 @@ const m = <P extends z.ZodType, R extends z.ZodType>(
 
 const nothing = z.strictObject({});
 const absolutePath = z.string().min(1).max(4096);
+const imageReference = z.string().min(1).max(256);
 const reviewer = z.strictObject({ name: z.string().min(1).max(120), channel: z.enum(['window', 'tty', 'script']) });
 
 /** Requests, client → Kernel. One entry a method; params are parsed at dispatch, results are typed. */
@@ -62,6 +64,49 @@ export const methods = {
   'kernel/probe': m('read', nothing, KernelStatus),
   /** Settles what runs (trigger `kernel_drain`), then exits. `force` false refuses when something is unsettled. */
   'kernel/stop': m('write', z.strictObject({ settle: z.boolean() }), z.strictObject({ stopping: z.boolean() })),
+  /** Recomputes every hash chain and re-hashes every artefact, in pieces; others are served meanwhile. */
+  'kernel/verify': m(
+    'read',
+    nothing,
+    z.strictObject({
+      events: z.number().int(),
+      broken: z.array(z.strictObject({ stream: z.string(), version: z.number().int(), reason: z.string() })),
+      artefacts: z.number().int(),
+      damaged: z.array(z.strictObject({ sha256: Sha256, reason: z.string() })),
+    }),
+  ),
+  /** Copies log and artefacts of one moment. Without `folder` nothing is written: the answer says what would be. */
+  'kernel/backup': m(
+    'write',
+    z.strictObject({ folder: absolutePath.optional() }),
+    z.strictObject({
+      folder: z.string().nullable(),
+      events: z.number().int(),
+      databaseBytes: z.number(),
+      artefacts: z.number().int(),
+      artefactBytes: z.number(),
+    }),
+  ),
+  /**
+   * Lets go of the bytes of sessions that ended before `before` and that nobody accepted; events stay. Without
+   * `reviewer` nothing changes: the answer says what would go, and why the rest stays.
+   */
+  'kernel/retention': m(
+    'write',
+    z.strictObject({ before: WallTime, reviewer: reviewer.optional() }),
+    z.strictObject({
+      applied: z.boolean(),
+      sessions: z.array(SessionSummary.pick({ id: true, title: true, updatedAt: true, outcome: true, decision: true })),
+      artefacts: z.number().int(),
+      bytes: z.number(),
+      kept: z.strictObject({
+        open: z.number().int(),
+        accepted: z.number().int(),
+        undecided: z.number().int(),
+        recent: z.number().int(),
+      }),
+    }),
+  ),
   'kernel/models': m(
     'read',
     nothing,
@@ -92,6 +137,36 @@ export const methods = {
   /** Runs the baseline in the sandbox (waits for the slot); cancellable with `$/cancelRequest`. */
   'contract/baseline': m('write', z.strictObject({ digest: ContractDigest }), BaselineView),
 
+  /** What preparing the image of a contract (or a base, or the default) would do. Touches nothing. */
+  'image/plan': m(
+    'read',
+    z.strictObject({ digest: ContractDigest.optional(), base: imageReference.optional() }),
+    ImagePlan,
+  ),
+  /**
+   * Prepares exactly the named plan, with `$/progress`. `approval` is a person's yes; without it a standing one must be
+   * on record. Cancellable; what was begun is taken away again.
+   */
+  'image/prepare': m(
+    'write',
+    z.strictObject({
+      digest: ContractDigest.optional(),
+      base: imageReference.optional(),
+      plan: Sha256,
+      approval: z.strictObject({ reviewer, standing: z.boolean() }).nullable(),
+    }),
+    z.strictObject({ plan: ImagePlan, record: ImageRecord.nullable() }),
+  ),
+  /** Records a person's no, and takes a standing yes back. */
+  'image/decline': m('write', z.strictObject({ plan: Sha256, reviewer }), nothing),
+  'image/list': m('read', nothing, ImageList),
+  /** Removes images that this home made and nothing needs. `all`: also what could still be used; `setUp`: also what set-up made. */
+  'image/prune': m(
+    'write',
+    z.strictObject({ preview: z.boolean(), all: z.boolean().default(false), setUp: z.boolean().default(false) }),
+    ImagePrune,
+  ),
+
   'session/start': m(
     'write',
     z.strictObject({
@@ -116,6 +191,8 @@ export const methods = {
     z.strictObject({
       root: absolutePath.optional(),
       before: WallTime.optional(),
+      /** With `before`: the last session of the page before, so that sessions of one moment are not lost between pages. */
+      beforeSession: SessionId.optional(),
       limit: z.number().int().min(1).max(500).default(100),
     }),
     z.strictObject({ sessions: z.array(SessionSummary), more: z.boolean() }),

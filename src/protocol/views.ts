@@ -80,7 +80,8 @@ export const Binding = z.strictObject({
   switches: LoopSwitches,
   /** Digest over system prompt and tool schemas: the fixed prefix. */
   promptDigest: Sha256,
-  image: z.strictObject({ reference: z.string(), digest: z.string() }),
+  /** `record`: digest of the preparation record; null where set-up made the image, absent in records of before. */
+  image: z.strictObject({ reference: z.string(), digest: z.string(), record: Sha256.nullable().optional() }),
   executorDigest: Sha256,
   profile: z.strictObject({ name: z.string(), digest: Sha256 }),
   /** True for the rehearsal engine: a script spoke, no model. Can never qualify. */

@@ -14,6 +14,7 @@ import { openFileLog, type FileLog, type Logger } from './log.ts';
 import { createListener, placeSocket, type Listener } from './rpc/listener.ts';
 import type { ConnectedClient, Kernel } from './rpc/port.ts';
 import { readSettings, type KernelSettings } from './settings.ts';
+import { finishRestore, restoreBackup, type Restored } from './store/backup.ts';
 import { acquireKernelLock } from './store/kernel-lock.ts';
 import { shippedBinding } from './store/native.ts';
 import { openStore } from './store/open-store.ts';
@@ -161,6 +162,31 @@ export async function runKernelProcess(
   }
 }
 
+/**
+ * Puts a backup in the place of a home's state, in a process of its own that holds the lock meanwhile. Throws EscrowError
+ * AnotherKernel while a Kernel runs, and whatever restoreBackup throws.
+ */
+export async function runRestore(options: KernelProcessOptions, folder: string): Promise<Restored> {
+  const home = await prepareHome(options.home);
+  const nativeBinding = shippedBinding(options.distDir);
+  const lock = acquireKernelLock(home, nativeBinding);
+  if (lock === undefined) throw anotherKernel(await describeHolder(home));
+  try {
+    await finishRestore(home);
+    return await restoreBackup(home, folder, Date.now, nativeBinding);
+  } finally {
+    lock.release();
+  }
+}
+
+const anotherKernel = (holder: Readonly<Record<string, unknown>>): EscrowError =>
+  new EscrowError(
+    'AnotherKernel',
+    `Another Kernel has this state folder${'pid' in holder ? ` (pid ${String(holder['pid'])})` : ''}.`,
+    'Use it: clients find it by themselves.',
+    { holder },
+  );
+
 async function underLock(
   home: string,
   options: KernelProcessOptions,
@@ -170,15 +196,7 @@ async function underLock(
   const settings = await readSettings(home, options.env);
   const nativeBinding = shippedBinding(options.distDir);
   const lock = acquireKernelLock(home, nativeBinding);
-  if (lock === undefined) {
-    const holder = await describeHolder(home);
-    throw new EscrowError(
-      'AnotherKernel',
-      `Another Kernel has this state folder${'pid' in holder ? ` (pid ${String(holder['pid'])})` : ''}.`,
-      'Use it: clients find it by themselves.',
-      { holder },
-    );
-  }
+  if (lock === undefined) throw anotherKernel(await describeHolder(home));
   try {
     const instanceId = randomBytes(12).toString('hex');
     // Whoever published an endpoint before is dead: the lock proves it.
@@ -190,6 +208,7 @@ async function underLock(
       path.join(home, 'holder.json'),
       `${JSON.stringify({ pid: process.pid, processStart: start, instanceId, startedAt: Date.now() })}\n`,
     );
+    await finishRestore(home);
     const store = openStore({ home, now: Date.now, nativeBinding, at });
     at('store-opened');
     try {

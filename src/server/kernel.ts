@@ -27,6 +27,7 @@ import { attemptSpec } from './session/attempt-spec.ts';
 import { awaySummary } from './session/away.ts';
 import { Control } from './session/control.ts';
 import { LiveBoard } from './session/live-board.ts';
+import { applyRetention } from './session/retention.ts';
 import { SessionDesk } from './session/session-desk.ts';
 import { Sessions } from './session/sessions.ts';
 import { Slots } from './session/slots.ts';
@@ -158,7 +159,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       asked: { ...params.options, numPredict: contract.contract.budget.outputTokensPerRequest },
       switches: withSwitches(params.switches),
       promptDigest,
-      image: await sandbox.image(contract.contract.imageBase),
+      image: await sandbox.image(contracts.imageWanted(contract.contract, contract.digest)),
       profile: { name: contract.contract.profile, digest: sandbox.profileDigest(contract.contract.profile) },
     });
 
@@ -263,6 +264,16 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       stopListener(settle);
       return { stopping: true };
     },
+    'kernel/verify': async () => {
+      const [{ events, broken }, { checked, faults }] = await Promise.all([
+        store.verifyLog(),
+        store.artefacts.verify(),
+      ]);
+      return { events, broken: [...broken], artefacts: checked, damaged: [...faults] };
+    },
+    'kernel/backup': async ({ folder }) =>
+      folder === undefined ? { folder: null, ...store.previewBackup() } : store.backUp(folder),
+    'kernel/retention': ({ before, reviewer }) => applyRetention(sessions, store, { before, by: reviewer }),
     'kernel/models': () => engines.models(),
     'engine/list': () => ({ approvals: [...engines.approvals()] }),
     'engine/approve': ({ host, reviewer }) => engines.approve(host, reviewer),
@@ -281,10 +292,11 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     'contract/baseline': ({ digest }, { signal, progress }) => verifier.baseline(digest, signal, progress),
 
     'session/start': (params, { client }) => desk.start(client, params),
-    'session/list': ({ root, before, limit }) => {
+    'session/list': ({ root, before, beforeSession, limit }) => {
       const rows = sessions.summaries({
         ...(root === undefined ? {} : { root }),
         ...(before === undefined ? {} : { before }),
+        ...(beforeSession === undefined ? {} : { beforeKey: beforeSession }),
         limit: limit + 1,
       });
       return { sessions: rows.slice(0, limit), more: rows.length > limit };

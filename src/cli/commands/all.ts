@@ -5,13 +5,17 @@ import { doctor } from './doctor.ts';
 import { engineCommands } from './engine.ts';
 import { kernelCommands } from './kernel.ts';
 import { sessionCommands } from './session.ts';
+import { reconcile } from './session-reconcile.ts';
+import { stateCommands } from './state.ts';
 
 /** Every command, in the order of the overview. */
 export const commands: readonly Command[] = [
   doctor,
   ...kernelCommands,
+  ...stateCommands,
   ...contractCommands,
   ...sessionCommands,
+  reconcile,
   ...candidateCommands,
   ...engineCommands,
 ];

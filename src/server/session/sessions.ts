@@ -101,7 +101,12 @@ export class Sessions {
     this.#append(id, this.get(id), [{ type: 'request.refused', data: { what, by, reason } }]);
   }
 
-  summaries(filter: { root?: string; before?: WallTime; limit?: number }): readonly SessionSummary[] {
+  summaries(filter: {
+    root?: string;
+    before?: WallTime;
+    beforeKey?: string;
+    limit?: number;
+  }): readonly SessionSummary[] {
     return this.#store.views('session', filter).map((row) => row.json as unknown as SessionSummary);
   }
 

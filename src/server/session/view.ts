@@ -1,4 +1,11 @@
-import type { SessionSummary, SessionView, AttemptView, CandidateView, ControllerView, LiveInference } from '../../protocol/views.ts';
+import type {
+  SessionSummary,
+  SessionView,
+  AttemptView,
+  CandidateView,
+  ControllerView,
+  LiveInference,
+} from '../../protocol/views.ts';
 import type { CandidateDigest } from '../../protocol/primitives.ts';
 import { lastAttempt, openAttempt, verdictOf, type AttemptState, type SessionState } from './state.ts';
 

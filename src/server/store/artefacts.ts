@@ -12,6 +12,8 @@ import type { ArtefactStore } from './port.ts';
 
 /** Bytes that one owner (a session, a contract) may keep, temporary writes included: design 10 "Storage". */
 export const artefactAllowance = 128 * 1024 * 1024;
+/** A snapshot for profile `standard` (issue 3 item 7) may fill its workspace of 512 MiB. */
+const snapshotAllowance = 512 * 1024 * 1024;
 
 export interface ArtefactStoreOptions {
   readonly db: Database.Database;
@@ -44,7 +46,8 @@ export interface ArtefactFiles extends ArtefactStore {
 export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFiles {
   const { db, folder, now, fence, at } = options;
   const files = options.files ?? nodeFiles;
-  const allowance = options.allowance ?? artefactAllowance;
+  const allowanceOf = (owner: string): number =>
+    options.allowance ?? (owner.startsWith('contract:') ? snapshotAllowance : artefactAllowance);
   const temporaries = path.join(folder, 'tmp');
   guarded('preparing the artefact folder', () => {
     mkdirSync(temporaries, { recursive: true, mode: 0o700 });
@@ -82,6 +85,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
 
   const admit = (owner: string, size: number): void => {
     const used = (usageOf.get(owner) ?? 0) + (inFlight.get(owner) ?? 0);
+    const allowance = allowanceOf(owner);
     if (used + size > allowance) throw allowanceSpent(owner, used, size, allowance);
   };
 

@@ -149,11 +149,17 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     `SELECT ${columns} FROM event WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?`,
   );
   const oneView = db.prepare<[string, string], ViewRecord>('SELECT * FROM view WHERE kind = ? AND key = ?');
-  const viewsOfKind = db.prepare<[string, number, number], ViewRecord>(
-    'SELECT * FROM view WHERE kind = ? AND updated_at < ? ORDER BY updated_at DESC, key LIMIT ?',
+  // Two ranges of the index, one after the other: a condition over both would read all of it.
+  const viewsOfKind = db.prepare<[string, number, string, string, number, number], ViewRecord>(
+    `SELECT * FROM (SELECT * FROM view WHERE kind = ? AND updated_at = ? AND key > ? ORDER BY key)
+     UNION ALL SELECT * FROM (SELECT * FROM view WHERE kind = ? AND updated_at < ? ORDER BY updated_at DESC, key)
+     LIMIT ?`,
   );
-  const viewsOfRoot = db.prepare<[string, string, number, number], ViewRecord>(
-    'SELECT * FROM view WHERE kind = ? AND root = ? AND updated_at < ? ORDER BY updated_at DESC, key LIMIT ?',
+  const viewsOfRoot = db.prepare<[string, string, number, string, string, string, number, number], ViewRecord>(
+    `SELECT * FROM (SELECT * FROM view WHERE kind = ? AND root = ? AND updated_at = ? AND key > ? ORDER BY key)
+     UNION ALL SELECT * FROM (
+       SELECT * FROM view WHERE kind = ? AND root = ? AND updated_at < ? ORDER BY updated_at DESC, key)
+     LIMIT ?`,
   );
 
   const listeners = new Set<(events: readonly StoredEvent[]) => void>();
@@ -291,11 +297,13 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
 
     views(kind, filter = {}) {
       const before = filter.before ?? Number.MAX_SAFE_INTEGER;
+      // Without a key, everything of that moment counts as seen.
+      const after = filter.beforeKey ?? '\u{10ffff}';
       const limit = filter.limit ?? -1;
       const rows =
         filter.root === undefined
-          ? viewsOfKind.all(kind, before, limit)
-          : viewsOfRoot.all(kind, filter.root, before, limit);
+          ? viewsOfKind.all(kind, before, after, kind, before, limit)
+          : viewsOfRoot.all(kind, filter.root, before, after, kind, filter.root, before, limit);
       return rows.map(toView);
     },
 

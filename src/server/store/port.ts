@@ -74,8 +74,11 @@ export interface Store {
   /** Called after commit, in order. */
   onAppended(listener: (events: readonly StoredEvent[]) => void): () => void;
   view(kind: ViewRow['kind'], key: string): ViewRow | undefined;
-  /** Newest `updatedAt` first. */
-  views(kind: ViewRow['kind'], filter?: { root?: string; before?: WallTime; limit?: number }): readonly ViewRow[];
+  /** Newest `updatedAt` first, by key within a moment; `before` and `beforeKey` are those of the last row seen. */
+  views(
+    kind: ViewRow['kind'],
+    filter?: { root?: string; before?: WallTime; beforeKey?: string; limit?: number },
+  ): readonly ViewRow[];
   /** Recomputes every hash chain; returns the streams whose chain is broken. */
   verifyChains(): readonly { readonly stream: string; readonly version: number; readonly reason: string }[];
   /** The same, in pieces: others are served meanwhile. */

@@ -25,6 +25,7 @@ async function run(
     ended: new Promise(() => undefined),
   };
   const kernel: KernelAccess = {
+    restore: () => Promise.reject(new Error('not part of this test')),
     connect: async () => link,
     find: async () => undefined,
     connected: true,
