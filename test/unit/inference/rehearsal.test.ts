@@ -40,7 +40,12 @@ const chat = async (
   signal = new AbortController().signal,
   onEvent: () => void = () => undefined,
 ): Promise<ChatTurn> =>
-  engine.chat({ model: model.tag, messages, tools: [], options: chatOptions, engineVersion: null }, model, onEvent, signal);
+  engine.chat(
+    { model: model.tag, messages, tools: [], options: chatOptions, engineVersion: null },
+    model,
+    onEvent,
+    signal,
+  );
 
 describe('the rehearsal engine', () => {
   test('says what it is: version, family, digest of the script', async () => {
