@@ -5,7 +5,7 @@ import { access, mkdtemp, readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { ContainerEngine, engineAddress, EngineFault } from '../src/server/sandbox/engine.ts';
-import { defaultBase } from '../src/server/sandbox/image.ts';
+import { defaultBase, registryBase } from '../src/server/sandbox/image.ts';
 import { prepareImage, type PreparedImage } from '../src/server/sandbox/image-preparation.ts';
 import { EscrowError } from '../src/protocol/errors.ts';
 import { labelKeys, productLabel } from '../src/server/sandbox/labels.ts';
@@ -18,8 +18,6 @@ import { SetupError, type Ui } from './lib/ui.ts';
 const preferredSuite = 'trixie';
 /** What acceptance checks need of the default base; nodejs also brings the libraries that the executor's Node wants. */
 const packages = ['python3', 'nodejs', 'ca-certificates'];
-/** Where an image registry can be reached and debootstrap can't run: Node's own image, which has Python as well. */
-const registryBase = 'node:24-trixie';
 
 /**
  * The default base image: the one that is there, else one made from Debian's packages, else one pulled after approval.

@@ -31,7 +31,7 @@ Refused by name, or left out with a warning when only a glob or the default foun
 - what git ignores, git's own folder, other repositories inside this one, symbolic links and what lies behind them, pipes, sockets, devices;
 - names that are not the same file on Linux, macOS and Windows, or hold characters that draw nothing or turn the text around;
 - files named like a secret (\`.env\`, \`id_rsa\`, \`*.pem\`, …) or that begin as a private key does;
-- more than 56 MiB, counted in pages of 4 KiB, or more than 10,000 files.
+- more than 56 MiB (profile \`standard\`: 448 MiB), counted in pages of 4 KiB, or more than 10,000 files.
 
 Never writable, at any depth: what tools on your machine act upon by themselves (\`.vscode\`, \`.idea\`, \`.devcontainer\`, \`.mcp.json\`, \`.gitattributes\`, hooks, settings and instructions of agents). Integration refuses them once more.
 
@@ -58,7 +58,7 @@ Nothing that runs in the candidate's own process is proof against a candidate ma
 
 ## Not yet
 
-\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced, and so is \`tools\`. \`image.dependencies\` is not known yet: dependencies must be in the base image.
+\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced, and so is \`tools\`.
 
 ## Fields
 `;

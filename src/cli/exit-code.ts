@@ -63,12 +63,16 @@ export function exitCodeOf(code: ErrorCode): ExitCode {
     case 'NotIntegrated':
     case 'WrongState':
     case 'EngineNotApproved':
+    case 'ImageNotApproved':
+    case 'ImageChanged':
       return exitCodes.refused;
     case 'InferenceUnavailable':
     case 'InferenceTooOld':
     case 'WeightsDiffer':
     case 'EngineUnavailable':
     case 'ImageUnavailable':
+    case 'DependenciesUnusable':
+    case 'PreparationFailed':
     case 'LimitNotInForce':
     case 'StorageFull':
     case 'ArtefactDamaged':

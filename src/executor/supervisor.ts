@@ -1,6 +1,7 @@
 import {
   auditRequest,
   channelBounds,
+  dependencyPaths,
   executorProtocol,
   insidePaths,
   isAudited,
@@ -300,6 +301,8 @@ export class Supervisor {
     const parsed = Policy.safeParse(value);
     if (!parsed.success) throw new Refusal('invalid', 'the policy does not have the agreed form');
     checkPolicy(parsed.data);
+    // Links first: a scratch folder may lie in a node_modules.
+    this.#workspace.linkModules(parsed.data.modules ?? [], dependencyPaths.root);
     this.#workspace.makeScratch(parsed.data.scratch);
     this.#policy = parsed.data;
     this.#phase = 'placing';
@@ -497,6 +500,10 @@ function checkPath(path: string): void {
 /** What the schema can't say: rules of paths, no file in scratch, no writable file that could be taken for another. */
 function checkPolicy(policy: Policy): void {
   for (const path of [...policy.readable, ...policy.writable, ...policy.scratch]) checkPath(path);
+  for (const path of policy.modules ?? []) {
+    checkPath(path);
+    if (!/(?:^|\/)node_modules$/.test(path)) throw new Refusal('invalid', `${path}: not a node_modules folder`);
+  }
   const files = [...policy.readable, ...policy.writable];
   for (const folder of policy.scratch) {
     const inside = files.some((path) => isWithin(path, folder));

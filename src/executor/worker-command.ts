@@ -3,13 +3,16 @@ import { accessSync, constants, statSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { CommandEnd } from '../protocol/contract.ts';
-import { insidePaths, workerId } from '../protocol/executor.ts';
+import { dependencyPaths, insidePaths, workerId } from '../protocol/executor.ts';
 import { sweepWorkers } from './process-table.ts';
 import { fullArea, type ResourceMeter } from './resource-meter.ts';
 import { clearWritableAreas } from './writable-areas.ts';
 
-/** Root's own folders only: nothing that the worker can write to is on it (adversarial 50). */
-export const workerPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+/**
+ * Root's own folders only: nothing that the worker can write to is on it (adversarial 50). Programs of packages come
+ * first, as a project expects of its own; where the image has none, these two folders do not exist.
+ */
+export const workerPath = `${dependencyPaths.venv}/bin:${dependencyPaths.modules}/.bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`;
 
 /** What every command gets, whatever the image or the Kernel had; declared variables are added. */
 export const workerEnvironment: Readonly<Record<string, string>> = {

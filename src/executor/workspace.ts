@@ -9,8 +9,11 @@ import {
   mkdirSync,
   opendirSync,
   openSync,
+  readdirSync,
+  readlinkSync,
   readSync,
   renameSync,
+  symlinkSync,
   unlinkSync,
   writeSync,
   type Stats,
@@ -18,6 +21,7 @@ import {
 import { join } from 'node:path';
 import {
   channelBounds,
+  dependencyPaths,
   placedMode,
   workerId,
   type ExecutorFailure,
@@ -73,6 +77,29 @@ export class Workspace {
     }
   }
 
+  /**
+   * Makes each folder `node_modules` with one link for each package that the image has for it. A folder of links rather
+   * than one link, so that a scratch folder (a tool's cache) can lie in it. Folders that the image lacks are left out.
+   */
+  linkModules(folders: readonly RelPath[], packages: string): void {
+    for (const folder of folders) {
+      const source = `${packages}/${folder}`;
+      let names: readonly string[];
+      try {
+        names = readdirSync(source);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') continue;
+        throw refusalOf(error, source);
+      }
+      this.#makeFolders(folder.split('/'), folder);
+      try {
+        for (const name of names) symlinkSync(`${source}/${name}`, join(this.#root, folder, name));
+      } catch (error) {
+        throw refusalOf(error, folder);
+      }
+    }
+  }
+
   /** Puts a file that must not exist yet. Throws Refusal. */
   place(path: RelPath, mode: number, bytes: Buffer): void {
     this.#makeFolders(parentsOf(path), path);
@@ -124,6 +151,7 @@ export class Workspace {
             folders.push(path);
             continue;
           }
+          if (stats.isSymbolicLink() && stats.uid === 0 && this.#isPackageLink(path)) continue;
           const parsed = parseRelPath(path);
           if (!parsed.ok || !isPlain(stats) || stats.size > channelBounds.fileBytes) {
             odd.push(path.slice(0, 2000));
@@ -137,6 +165,14 @@ export class Workspace {
       }
     }
     return { files, odd, whole: true };
+  }
+
+  /** Only root can have made it: the worker owns no folder outside scratch. All the same it must lead where ours do. */
+  #isPackageLink(path: string): boolean {
+    return (
+      /(?:^|\/)node_modules\/[^/]+$/.test(path) &&
+      readlinkSync(join(this.#root, path)) === `${dependencyPaths.root}/${path}`
+    );
   }
 
   #put(path: RelPath, declared: number, bytes: Buffer): void {

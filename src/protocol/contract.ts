@@ -54,6 +54,26 @@ const WritableSource = z.union([
   z.strictObject({ path: glob, symbols: z.array(z.string().min(1).max(200)).min(1).max(32).optional() }),
 ]);
 
+/** The named sets of limits (design 20, issue 3 item 7). */
+export const ProfileName = z.enum(['bounded', 'standard']);
+export type ProfileName = z.infer<typeof ProfileName>;
+
+const DependenciesSource = z.strictObject({
+  npm: glob.optional().meta({ description: 'A package-lock.json; its package.json lies beside it.' }),
+  python: z
+    .union([
+      glob.transform((lock) => ({ lock, sources: undefined as string[] | undefined })),
+      z.strictObject({ lock: glob, sources: z.array(z.string().min(1).max(512)).min(1).max(16).optional() }),
+    ])
+    .optional()
+    .meta({ description: 'A requirements file in which each line has a version and hashes.' }),
+});
+
+const ImageStepSource = z.strictObject({
+  argv: argv.meta({ description: 'The exact program and arguments, run as root while the image is made.' }),
+  network: z.boolean().default(false),
+});
+
 /** The file a person writes: `*.contract.jsonc`. Short by default; freezing spells the defaults out. */
 export const ContractSource = z.strictObject({
   $schema: z.string().max(512).optional(),
@@ -100,15 +120,27 @@ export const ContractSource = z.strictObject({
       wallS: z.number().int().min(5).max(86_400).default(contractDefaults.wallS),
     })
     .prefault({}),
-  profile: z.enum(['bounded']).default('bounded'),
+  profile: ProfileName.default('bounded'),
   image: z
-    .strictObject({ base: z.string().min(1).max(256).optional() })
+    .strictObject({
+      base: z.string().min(1).max(256).optional(),
+      dependencies: DependenciesSource.optional(),
+      steps: z.array(ImageStepSource).max(16).optional(),
+    })
     .prefault({})
     .meta({ description: 'The base image. Default: the base that `npm run setup` made.' }),
 });
 export type ContractSource = z.infer<typeof ContractSource>;
 
 const FrozenFile = FileEntry.extend({ protected: z.boolean() });
+
+/** What the image's packages are made from: lock files and manifests by hash, and nothing else of the repository. */
+export const FrozenDependencies = z.strictObject({
+  npm: z.strictObject({ lock: FileEntry, manifests: z.array(FileEntry) }).optional(),
+  /** `sources`: folders that Python finds the project's own modules in; `.` is the repository. */
+  python: z.strictObject({ lock: FileEntry, sources: z.array(z.string()) }).optional(),
+});
+export type FrozenDependencies = z.infer<typeof FrozenDependencies>;
 
 export const FrozenCheck = z.strictObject({
   id: checkId,
@@ -146,8 +178,12 @@ export const FrozenContract = z.strictObject({
     outputTokensPerRequest: z.number().int(),
     wallS: z.number().int(),
   }),
-  profile: z.enum(['bounded']),
+  profile: ProfileName,
+  /** A reference as it was written, also where a devcontainer.json was named; its digest is a fact of the freeze record. */
   imageBase: z.string().nullable(),
+  /** Absent where there are none: the digest of such a contract does not depend on this member's existence. */
+  imageDependencies: FrozenDependencies.optional(),
+  imageSteps: z.array(z.strictObject({ argv, network: z.boolean() })).optional(),
 });
 export type FrozenContract = z.infer<typeof FrozenContract>;
 
@@ -231,6 +267,8 @@ export const ContractView = z.strictObject({
   sourceSha256: Sha256,
   /** True where the digest is that of an example that ships with Escrow. */
   shipped: z.boolean(),
+  /** What the base's reference stood for at the freeze; null digest: no engine, or no such image there. */
+  base: z.strictObject({ reference: z.string().nullable(), digest: z.string().nullable() }).optional(),
   baseline: BaselineView.nullable(),
 });
 export type ContractView = z.infer<typeof ContractView>;

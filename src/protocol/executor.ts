@@ -55,6 +55,17 @@ export const insidePaths = {
 /** The uid and gid that commands run as. */
 export const workerId = 10_001;
 
+/**
+ * Packages of the image, owned by root (docs/images.md). What lies in a folder `node_modules` of the workspace are links
+ * to the same path below `root`.
+ */
+export const dependencyPaths = {
+  root: '/deps',
+  /** A link to the folder of the contract's lock file, so that Node finds packages from everywhere. */
+  modules: '/node_modules',
+  venv: '/deps/venv',
+} as const;
+
 const hex32 = z.string().regex(/^[0-9a-f]{32}$/);
 const requestId = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
 const count = z.number().int().nonnegative();
@@ -69,6 +80,8 @@ export const Policy = z.strictObject({
   readable: z.array(RelPath).max(channelBounds.files),
   writable: z.array(RelPath).max(256),
   scratch: z.array(RelPath).max(64),
+  /** Folders `node_modules` that get one link to each package that the image has for them; absent where there are none. */
+  modules: z.array(RelPath).max(64).optional(),
   commands: z
     .array(
       z.strictObject({

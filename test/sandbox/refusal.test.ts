@@ -1,4 +1,5 @@
 // A limit that is not in force stops an attempt before anything is placed in the sandbox.
+import { defaultImage } from '../../src/server/sandbox/image.ts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ProvisionFact } from '../../src/server/sandbox/port.ts';
 import { createSandboxService } from '../../src/server/sandbox/service.ts';
@@ -89,7 +90,7 @@ describe('an image', () => {
     await expect(bench.service.provision({ ...spec, image }, async () => {})).rejects.toMatchObject({ code: 'engine' });
   });
   it('that was not prepared says which command prepares it', async () => {
-    await expect(bench.service.image('no-such-base:1')).rejects.toMatchObject({
+    await expect(bench.service.image({ ...defaultImage, base: 'no-such-base:1' })).rejects.toMatchObject({
       code: 'ImageUnavailable',
       next: expect.stringContaining('no-such-base:1'),
     });

@@ -2,9 +2,10 @@ import { sha256 } from '../../protocol/hash.ts';
 import type { BaselineView, ContractView, FrozenContract } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { ContractDigest, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
-import type { PlacedFile } from '../sandbox/port.ts';
+import type { ImageWanted, PlacedFile } from '../sandbox/port.ts';
+import { dependencyEntries, languageOf } from './contract-image.ts';
 import type { Frozen } from './freeze-contract.ts';
-import type { NewEvent, Store, ViewRow } from '../store/port.ts';
+import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
 
 type FreezeRecord = Omit<ContractView, 'baseline'>;
 
@@ -24,15 +25,22 @@ export class ContractBook {
     this.#shipped = shipped;
   }
 
-  /** Makes all bytes durable, then the record. Freezing the same file again changes nothing. */
-  async record(frozen: Frozen): Promise<ContractView> {
+  /**
+   * Makes all bytes durable, then the record. Freezing the same file again changes nothing, unless its base stands for
+   * another image by now: `base` is what it stands for, null where that can't be told.
+   */
+  async record(frozen: Frozen, base: FreezeRecord['base'] | null = null): Promise<ContractView> {
     const { contract, digest, root, path, sourceSha256 } = frozen;
-    for (const bytes of [...frozen.bytes.values(), ...frozen.supplementalBytes.values()]) {
+    const all = [...frozen.bytes.values(), ...frozen.supplementalBytes.values(), ...frozen.imageBytes.values()];
+    for (const bytes of all) {
       await this.#store.artefacts.put(bytes, streamOf(digest));
     }
     const known = this.#store.view('contract', recordKey(digest, root));
     const before = known === undefined ? undefined : (known.json as unknown as FreezeRecord);
-    if (before !== undefined && before.path === path && before.sourceSha256 === sourceSha256) return this.#view(before);
+    const sameBase = base === null || before?.base?.digest === base.digest;
+    if (before !== undefined && before.path === path && before.sourceSha256 === sourceSha256 && sameBase) {
+      return this.#view(before);
+    }
     const frozenAt = this.#now();
     const record: FreezeRecord = {
       digest,
@@ -42,15 +50,18 @@ export class ContractBook {
       contract,
       sourceSha256,
       shipped: this.#shipped.has(digest),
+      ...(base === null ? (before?.base === undefined ? {} : { base: before.base }) : { base }),
     };
-    this.#append(digest, { type: 'contract.frozen', data: record }, [
+    // Members that are absent stay absent in JSON.
+    const json = record as unknown as Json;
+    this.#append(digest, { type: 'contract.frozen', data: json }, [
       {
         kind: 'contract',
         key: recordKey(digest, root),
         root,
         createdAt: known?.createdAt ?? frozenAt,
         updatedAt: frozenAt,
-        json: record,
+        json,
       },
     ]);
     return this.#view(record);
@@ -82,6 +93,26 @@ export class ContractBook {
     const record = this.#records(digest)[0];
     if (record === undefined) throw notFrozen(digest);
     return record.contract;
+  }
+
+  /**
+   * What the image of a contract is made of. The base is what its reference stood for when it was frozen last, wherever
+   * that was; where nothing was there then, what it stands for now.
+   */
+  imageWanted(contract: FrozenContract, digest: ContractDigest): ImageWanted {
+    const record = this.#records(digest).findLast(({ base }) => base?.digest !== undefined && base.digest !== null);
+    return {
+      base: contract.imageBase,
+      pinned: record?.base?.digest ?? null,
+      language: languageOf(contract),
+      dependencies: contract.imageDependencies ?? null,
+      steps: contract.imageSteps ?? [],
+    };
+  }
+
+  /** Lock files and manifests that the image's packages are made from: nothing else of the repository is near. */
+  async dependencyFiles(contract: FrozenContract): Promise<readonly PlacedFile[]> {
+    return this.#files(dependencyEntries(contract));
   }
 
   list(root?: string): readonly ContractView[] {

@@ -43,9 +43,24 @@ export const fieldHelp: Readonly<Record<string, string>> = {
   'budget/requestsPerAttempt': `Requests to the model in one attempt. ${contractDefaults.requestsPerAttempt} without it.`,
   'budget/outputTokensPerRequest': `Tokens that one answer may have. ${contractDefaults.outputTokensPerRequest} without it.`,
   'budget/wallS': `Seconds that one attempt may take. ${contractDefaults.wallS} without it.`,
-  profile: '`bounded`: 2 CPUs, 2 GiB of memory, 64 MiB workspace, 128 processes, no network, read-only root.',
-  image: 'The image that the sandbox is made from.',
-  'image/base': 'A base image. Without it: the base that the set-up made.',
+  profile:
+    '`bounded`: 2 CPUs, 2 GiB of memory, 64 MiB workspace, 32 MiB /tmp and home, 128 processes, no network, read-only root. `standard`, for repositories that do not fit: 6 GiB, 512 MiB workspace, 256 MiB /tmp (programs in it may be started) and home, 256 processes; all else is the same.',
+  image: 'What the sandbox is made from. It is prepared before the first use, after a yes: see docs/images.md.',
+  'image/base':
+    'A base image, by name, tag or digest; what a tag stands for is fixed when the contract is frozen. Or the path of a `devcontainer.json`, of which only `image` is read. Without it: the default base.',
+  'image/dependencies':
+    'Packages that are put into the image, from lock files alone: no script of the repository or of a package is run, and no other file of the repository is near.',
+  'image/dependencies/npm':
+    'A `package-lock.json` (of npm 7 or newer) with its `package.json` beside it. Packages are found from the whole workspace, their programs by name. A `node_modules` folder of links stands beside each manifest; what a tool writes into it (`node_modules/.vite`) has to be `scratch`.',
+  'image/dependencies/python':
+    'A requirements file in which each line has one version and hashes, as `uv pip compile --generate-hashes` or pip-compile write it. Only wheels, for the Python of the base image. Or `{ "lock": FILE, "sources": [FOLDER] }`.',
+  'image/dependencies/python/lock': 'The requirements file with versions and hashes.',
+  'image/dependencies/python/sources':
+    'Folders in which Python finds the modules of the project (PYTHONPATH). Without it: the folder of the lock file, and `src` in it where the snapshot has one.',
+  'image/steps':
+    'Commands that are run as root in the image while it is made, for what lock files cannot say. Each is shown in full and needs a yes every time that it would run; no file of the repository is near.',
+  'image/steps/*/argv': 'The exact program and its arguments; no shell reads them.',
+  'image/steps/*/network': 'Whether this step may reach the network of the container engine. `false` without it.',
 };
 
 /** Help for a place in a contract, or undefined where there is none. */

@@ -10,6 +10,7 @@ import { startsLikePrivateKey } from '../../protocol/sensitive-paths.ts';
 import { ignoredFiles, repositoryRoot, trackedFiles } from './git-files.ts';
 import { maxContractText, parseContract } from './parse-contract.ts';
 import type { ParsedContract } from './parse-contract.ts';
+import { readImageParts } from './image-parts.ts';
 import { readTreeFiles, statTreeFiles } from './read-tree-file.ts';
 import { entryFaultText, pathsToLookAt, resolveContract, shownPath } from './resolve-contract.ts';
 import type { ResolvedContract } from './resolve-contract.ts';
@@ -29,6 +30,8 @@ export interface Frozen {
   readonly bytes: ReadonlyMap<RelPath, Uint8Array>;
   /** Bytes of `contract.supplementalFiles`: only ever for the verifier. */
   readonly supplementalBytes: ReadonlyMap<RelPath, Uint8Array>;
+  /** Bytes of `contract.imageDependencies`: only ever for image preparation. */
+  readonly imageBytes: ReadonlyMap<RelPath, Uint8Array>;
 }
 
 export interface Checked {
@@ -93,6 +96,9 @@ export async function freezeContract(path: string, text?: string): Promise<Froze
   };
   const snapshot = await read(resolved.snapshot);
   const supplemental = await read(resolved.supplemental);
+  const image = await readImageParts(root, resolved.packages, (member, code, message) => {
+    late.push({ severity: 'error', code, message, ...parsed.locate(['image', ...member]) });
+  });
   if (late.length > 0) throw invalid(path, [...checked.diagnostics, ...late]);
 
   const contract = FrozenContract.parse({
@@ -108,8 +114,11 @@ export async function freezeContract(path: string, text?: string): Promise<Froze
     scratch: resolved.scratch,
     budget: source.budget,
     profile: source.profile,
-    imageBase: source.image.base ?? null,
-  } satisfies FrozenContract | Record<keyof FrozenContract, unknown>);
+    imageBase: resolved.packages.devcontainer === null ? (source.image.base ?? null) : image.base,
+    // Left out where there are none, so that such a contract's digest is what it always was.
+    ...(image.dependencies === null ? {} : { imageDependencies: image.dependencies }),
+    ...(source.image.steps === undefined || source.image.steps.length === 0 ? {} : { imageSteps: source.image.steps }),
+  } satisfies Omit<Record<keyof FrozenContract, unknown>, 'imageDependencies' | 'imageSteps'>);
   return {
     contract,
     digest: contractDigest(contract),
@@ -118,6 +127,7 @@ export async function freezeContract(path: string, text?: string): Promise<Froze
     sourceSha256: sha256(contractText),
     bytes: snapshot.bytes,
     supplementalBytes: supplemental.bytes,
+    imageBytes: image.bytes,
   };
 }
 

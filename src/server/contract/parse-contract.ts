@@ -229,6 +229,12 @@ export function knownKeys(path: JSONPath): readonly string[] {
       return Object.keys(shape.budget.unwrap().shape);
     case 'image':
       return Object.keys(shape.image.unwrap().shape);
+    case 'image/dependencies':
+      return ['npm', 'python'];
+    case 'image/dependencies/python':
+      return ['lock', 'sources'];
+    case 'image/steps/*':
+      return ['argv', 'network'];
     default:
       return [];
   }

@@ -1,6 +1,12 @@
 import type { JSONPath } from 'jsonc-parser';
 import { contractDefaults } from '../../protocol/contract.ts';
-import type { ContractDiagnostic, ContractSource, FrozenCheck, FrozenContract } from '../../protocol/contract.ts';
+import type {
+  ContractDiagnostic,
+  ContractSource,
+  FrozenCheck,
+  FrozenContract,
+  ProfileName,
+} from '../../protocol/contract.ts';
 import { parseRelPath, pathKey } from '../../protocol/paths.ts';
 import type { RelPath } from '../../protocol/primitives.ts';
 import { hostToolPath, looksSecret } from '../../protocol/sensitive-paths.ts';
@@ -15,10 +21,13 @@ import { filesNamedBy, isTestFile } from './test-files.ts';
 /** A tmpfs charges whole pages. */
 const pageBytes = 4096;
 /**
- * Profile `bounded` has a workspace of 64 MiB (design 20). An eighth stays free: an edit is written beside the file and
+ * Profile `bounded` has a workspace of 64 MiB (design 20), `standard` one of 512 MiB. An eighth stays free: an edit is written beside the file and
  * then renamed, and new files need room.
  */
-export const maxSnapshotBytes = 56 * 1024 * 1024;
+export const maxSnapshotBytes: Readonly<Record<ProfileName, number>> = {
+  bounded: 56 * 1024 * 1024,
+  standard: 448 * 1024 * 1024,
+};
 /** Bounds the listing, the manifest and the inodes of the workspace's tmpfs. */
 export const maxSnapshotFiles = 10_000;
 
@@ -38,12 +47,26 @@ export interface ResolvedContract {
   readonly writable: FrozenContract['writable'];
   readonly checks: readonly FrozenCheck[];
   readonly scratch: readonly RelPath[];
+  readonly packages: ResolvedPackages;
+}
+
+/** Files that the image is made from; what is in them is looked at when the contract is frozen. */
+export interface ResolvedPackages {
+  readonly npm: { readonly lock: RelPath; readonly manifest: RelPath } | null;
+  readonly python: { readonly lock: RelPath; readonly sources: readonly string[] } | null;
+  /** A devcontainer.json of which only `image` is read. */
+  readonly devcontainer: RelPath | null;
 }
 
 /** Paths of which the tree has to be asked before `resolveContract`. Pure. */
 export function pathsToLookAt(source: ContractSource, selection: Selection): readonly string[] {
   return [
-    ...new Set([...selection.snapshot.keys(), ...selection.supplemental.keys(), ...source.writable.map((w) => w.path)]),
+    ...new Set([
+      ...selection.snapshot.keys(),
+      ...selection.supplemental.keys(),
+      ...source.writable.map((w) => w.path),
+      ...imageFiles(source),
+    ]),
   ].filter((path) => parseRelPath(path).ok);
 }
 
@@ -183,7 +206,8 @@ export function resolveContract(
       placeOf(a) ?? placeOf(b) ?? ['writable'],
     ),
   );
-  checkSize([...paths, ...supplemental], facts, (message) => error('too-large', message, ['snapshot']));
+  const packages = resolvePackages(source, paths, writable, facts, tracked, trackedPaths, error, say);
+  checkSize([...paths, ...supplemental], facts, source.profile, (message) => error('too-large', message, ['snapshot']));
   if (paths.length === 0 && writable.length > 0 && !diagnostics.some((d) => d.severity === 'error')) {
     error('empty-snapshot', 'The snapshot holds no file. Add files to git, or name them.', ['snapshot']);
   }
@@ -202,6 +226,7 @@ export function resolveContract(
           writable,
           checks,
           scratch,
+          packages,
         },
   };
 }
@@ -276,6 +301,105 @@ function refusalOf(
   }
   if (!entry.ok) return { code: entry.fault, message: `${name} can't be used: ${entryText[entry.fault]}.` };
   return undefined;
+}
+
+/** Paths that `image` names: the lock files, the manifest beside npm's, a devcontainer.json. */
+function imageFiles(source: ContractSource): readonly string[] {
+  const { base, dependencies } = source.image;
+  const npm = dependencies?.npm;
+  return [
+    ...(npm === undefined ? [] : [npm, manifestBeside(npm)]),
+    ...(dependencies?.python === undefined ? [] : [dependencies.python.lock]),
+    ...(base !== undefined && namesDevcontainer(base) ? [base] : []),
+  ];
+}
+
+function manifestBeside(lock: string): string {
+  return `${lock.slice(0, lock.lastIndexOf('/') + 1)}package.json`;
+}
+
+/** A base that is read from a devcontainer.json instead of being one. */
+export function namesDevcontainer(base: string): boolean {
+  return /(?:^|\/)\.?devcontainer\.json$/.test(base);
+}
+
+/** Of an image as an engine takes it: a name, with a tag or a digest. */
+export const imageReference =
+  /^[a-z0-9][\w.-]*(?::\d+)?(?:\/[a-z0-9][\w.-]*)*(?::[\w][\w.-]*)?(?:@sha256:[0-9a-f]{64})?$/i;
+
+function resolvePackages(
+  source: ContractSource,
+  snapshot: readonly RelPath[],
+  writable: FrozenContract['writable'],
+  facts: TreeFacts,
+  tracked: ReadonlyMap<string, TrackedFile>,
+  trackedPaths: readonly string[],
+  error: Err,
+  say: Say,
+): ResolvedPackages {
+  const { base, dependencies } = source.image;
+  const take = (path: string, at: JSONPath): RelPath | null => {
+    const refusal = refusalOf(path, tracked.get(path), facts, trackedPaths);
+    if (refusal !== undefined) {
+      error(refusal.code, refusal.message, at);
+      return null;
+    }
+    if (writable.some((entry) => entry.path === path)) {
+      say(
+        'warning',
+        'packages-fixed',
+        `${shownPath(path)} is writable, but the image keeps the packages of the freeze.`,
+        at,
+      );
+    }
+    return path as RelPath;
+  };
+  let devcontainer: RelPath | null = null;
+  if (base !== undefined) {
+    if (namesDevcontainer(base)) devcontainer = take(base, ['image', 'base']);
+    else if (!imageReference.test(base))
+      error('bad-image', `${shownPath(base)} is no name of an image.`, ['image', 'base']);
+  }
+  let npm: ResolvedPackages['npm'] = null;
+  if (dependencies?.npm !== undefined) {
+    const at: JSONPath = ['image', 'dependencies', 'npm'];
+    if (!/(?:^|\/)package-lock\.json$/.test(dependencies.npm)) {
+      error('bad-lock', 'Packages of npm come from a file package-lock.json.', at);
+    } else {
+      const lock = take(dependencies.npm, at);
+      const manifest = take(manifestBeside(dependencies.npm), at);
+      if (lock !== null && manifest !== null) npm = { lock, manifest };
+      const clash = [...snapshot, ...writable.map((w) => w.path)].find((path) =>
+        /(?:^|\/)node_modules(?:\/|$)/.test(path),
+      );
+      if (clash !== undefined) {
+        error('packages-overlap', `${shownPath(clash)} lies where the image's packages are linked.`, at);
+      }
+    }
+  }
+  let python: ResolvedPackages['python'] = null;
+  if (dependencies?.python !== undefined) {
+    const { lock: path, sources } = dependencies.python;
+    const lock = take(path, ['image', 'dependencies', 'python']);
+    const folder = path.slice(0, Math.max(0, path.lastIndexOf('/')));
+    const inSrc = `${folder === '' ? '' : `${folder}/`}src`;
+    const found = snapshot.some((file) => file.startsWith(`${inSrc}/`) && file.endsWith('.py'));
+    sources?.forEach((text, n) => {
+      if (text !== '.' && !parseRelPath(text).ok) {
+        error('unsafe-path', `${shownPath(text)} is no folder of the repository.`, [
+          'image',
+          'dependencies',
+          'python',
+          'sources',
+          n,
+        ]);
+      }
+    });
+    if (lock !== null) {
+      python = { lock, sources: sources ?? [folder === '' ? '.' : folder, ...(found ? [inSrc] : [])] };
+    }
+  }
+  return { npm, python, devcontainer };
 }
 
 function resolveScratch(
@@ -403,7 +527,12 @@ export function findCollisions(paths: readonly string[], found: (a: string, b: s
   }
 }
 
-function checkSize(paths: readonly string[], facts: TreeFacts, refuse: (message: string) => void): void {
+function checkSize(
+  paths: readonly string[],
+  facts: TreeFacts,
+  profile: ProfileName,
+  refuse: (message: string) => void,
+): void {
   if (paths.length > maxSnapshotFiles) {
     refuse(`${paths.length} files; at most ${maxSnapshotFiles} fit. Narrow "snapshot.include".`);
     return;
@@ -416,11 +545,13 @@ function checkSize(paths: readonly string[], facts: TreeFacts, refuse: (message:
     sum += Math.ceil(size / pageBytes) * pageBytes;
     if (size > largest.size) largest = { path, size };
   }
-  if (sum <= maxSnapshotBytes) return;
+  const most = maxSnapshotBytes[profile];
+  if (sum <= most) return;
   const mib = (bytes: number): string => (bytes / 1024 / 1024).toFixed(1);
   refuse(
-    `${mib(sum)} MiB of files; at most ${mib(maxSnapshotBytes)} fit into the sandbox. ` +
-      `The largest is ${shownPath(largest.path)} with ${mib(largest.size)} MiB.`,
+    `${mib(sum)} MiB of files; at most ${mib(most)} fit into the sandbox. ` +
+      `The largest is ${shownPath(largest.path)} with ${mib(largest.size)} MiB.` +
+      (profile === 'bounded' && sum <= maxSnapshotBytes.standard ? ' Profile "standard" has room for them.' : ''),
   );
 }
 

@@ -12,6 +12,8 @@ const oldestApi: ApiVersion = { major: 1, minor: 41 };
 /** An engine that needs longer for a plain request hangs. Creating and removing may wait for its storage. */
 const requestMs = 20_000;
 const slowRequestMs = 60_000;
+/** A commit reads everything that is new: thousands of files of packages. */
+const commitMs = 300_000;
 
 interface ApiVersion {
   readonly major: number;
@@ -339,12 +341,18 @@ export class ContainerEngine {
     return id;
   }
 
-  /** Fetches an image from the engine's registry. The caller has asked. */
-  async pull(reference: string): Promise<void> {
+  /** Fetches an image from the engine's registry. The caller has asked. An abort ends it; what came stays in the engine's cache. */
+  async pull(reference: string, signal?: AbortSignal): Promise<void> {
     const client = await this.#negotiated();
     const progress = (await unbounded('pull', client.pull(reference))) as Readable;
-    const error = /"error":\s*"([^"]*)"/.exec(await readText(progress))?.[1];
-    if (error !== undefined) throw new EngineFault('refused', `pull: ${error}`);
+    const stop = (): void => void progress.destroy(new Error('cancelled'));
+    signal?.addEventListener('abort', stop, { once: true });
+    try {
+      const error = /"error":\s*"([^"]*)"/.exec(await unbounded('pull', readText(progress)))?.[1];
+      if (error !== undefined) throw new EngineFault('refused', `pull: ${error}`);
+    } finally {
+      signal?.removeEventListener('abort', stop);
+    }
   }
 
   async tag(id: string, repo: string, tag: string): Promise<void> {
@@ -352,26 +360,61 @@ export class ContainerEngine {
     await settled('tag', client.getImage(id).tag({ repo, tag }), requestMs);
   }
 
-  async putFiles(id: string, tar: Readable, path: string): Promise<void> {
+  /** Unpacks an archive in a container; `ms` for large ones. */
+  async putFiles(id: string, tar: Readable, path: string, ms = slowRequestMs): Promise<void> {
     const client = await this.#negotiated();
-    await settled('put files', client.getContainer(id).putArchive(tar, { path }), slowRequestMs);
+    await settled('put files', client.getContainer(id).putArchive(tar, { path }), ms);
   }
 
-  /** Makes an image of a container's files with this configuration and no other. Returns its id. */
-  async commit(id: string, repository: string, tag: string, labels: Readonly<Record<string, string>>): Promise<string> {
+  /** One path of a container as an archive: a link as itself, a folder with all in it. Undefined where there is none. */
+  async getFiles(id: string, path: string): Promise<Readable | undefined> {
     const client = await this.#negotiated();
+    try {
+      return (await settled('get files', client.getContainer(id).getArchive({ path }), slowRequestMs, (late) =>
+        (late as Readable).destroy(),
+      )) as Readable;
+    } catch (error) {
+      if (EngineFault.is(error, 'not-found')) return undefined;
+      throw error;
+    }
+  }
+
+  /** Bytes that each instruction of an image's making added, newest first; ones without a layer are 0. */
+  async layerSizes(id: string): Promise<readonly number[]> {
+    const client = await this.#negotiated();
+    const found = (await settled('history', client.getImage(id).history(), requestMs)) as { Size: number }[];
+    return found.map(({ Size: size }) => size);
+  }
+
+  /** Ids of the images that containers of this engine were made from, running or not. */
+  async imagesInUse(): Promise<ReadonlySet<string>> {
+    const client = await this.#negotiated();
+    const found = await settled('list', client.listContainers({ all: true }), slowRequestMs);
+    return new Set(found.map(({ ImageID: image }) => image));
+  }
+
+  /** Makes an image of a container's files with this configuration and no other. Returns its id. Without a name it has none. */
+  async commit(
+    id: string,
+    name: { readonly repository: string; readonly tag: string } | null,
+    labels: Readonly<Record<string, string>>,
+  ): Promise<string> {
+    const client = await this.#negotiated();
+    const named = name === null ? {} : { repo: name.repository, tag: name.tag };
     const body = { Labels: labels, Cmd: null, Env: [], Entrypoint: null };
     const committed = (await settled(
       'commit',
-      client.getContainer(id).commit({ _query: { container: id, repo: repository, tag, pause: false }, _body: body }),
-      slowRequestMs,
+      client.getContainer(id).commit({ _query: { container: id, ...named, pause: false }, _body: body }),
+      commitMs,
     )) as { Id: string };
     return committed.Id;
   }
 
-  async removeImage(id: string): Promise<void> {
+  /** Without `exactly`, the engine takes nameless images below away as well where nothing else needs them. */
+  async removeImage(id: string, exactly = false): Promise<void> {
     const client = await this.#negotiated();
-    await settled('remove image', client.getImage(id).remove({ force: false }), slowRequestMs);
+    const how = { force: false, ...(exactly ? { noprune: true } : {}) };
+    await settled('remove image', client.getImage(id).remove(how), slowRequestMs);
   }
 
   #connect(version: string | undefined): Docker {

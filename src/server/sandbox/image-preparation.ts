@@ -1,5 +1,4 @@
 import { readFile, stat } from 'node:fs/promises';
-import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -12,6 +11,8 @@ import type { Sha256 } from '../../protocol/primitives.ts';
 import { EngineFault, type ContainerEngine, type ImageFacts } from './engine.ts';
 import { launcherProgram, launcherScript, syscallProbeProgram } from './inside-programs.ts';
 import { imageLayout, labelKeys, productLabel } from './labels.ts';
+import type { PackedTree } from './dependency-layer.ts';
+import { addBytes, addEmpty, addStream, rootOwned, type Header } from './tar-writing.ts';
 
 /** Preparing takes about 15 s; on a machine under load a few times that. */
 const patienceMs = 300_000;
@@ -19,10 +20,20 @@ const abandonedMs = 120_000;
 
 /** One entry of an archive that is read. */
 type Source = ExtractEvents['entry'][1];
-type Header = Partial<FoundHeader> & Pick<FoundHeader, 'name'>;
 
 /** Repository under which prepared images are tagged; a tag is only a name, labels and ids count. */
 export const preparedRepository = 'escrow-sandbox';
+
+/** What prepared images are told apart by; two with the same are interchangeable. */
+export interface ImageKey {
+  /** Id of the base. */
+  readonly base: string;
+  readonly executor: Sha256;
+  /** Digest of lock files and manifests; null: no packages. */
+  readonly dependencies: Sha256 | null;
+  /** Digest of opaque steps that were run over the base; null: none. */
+  readonly steps: Sha256 | null;
+}
 
 export interface PreparationInput {
   /** Reference or id of the base image, present in the engine. */
@@ -31,7 +42,20 @@ export interface PreparationInput {
   readonly nodePath: string;
   readonly nodeVersion: string;
   readonly executorPath: string;
+  /** Packages to be put between base and executor. */
+  readonly dependencies?: { readonly digest: Sha256; readonly write: (layer: Pack) => Promise<PackedTree> } | null;
+  /** Opaque steps: `over` runs them over the base and gives the id of what they left, which is flattened as a base is. */
+  readonly steps?: { readonly digest: Sha256; readonly over: (base: string) => Promise<string> } | null;
+  /** The Kernel's home that pays for it: only that home prunes it. Absent: set-up. */
+  readonly homeId?: string;
   readonly log: (message: string) => void;
+}
+
+/** What one part of a preparation took; only for what was really made. */
+export interface MadeStep {
+  readonly kind: 'flatten' | 'opaque' | 'dependencies' | 'executor';
+  readonly ms: number;
+  readonly packed: PackedTree | null;
 }
 
 export interface PreparedImage {
@@ -41,12 +65,14 @@ export interface PreparedImage {
   readonly executorDigest: Sha256;
   /** False where everything was there already. */
   readonly made: boolean;
+  readonly steps: readonly MadeStep[];
 }
 
 /**
  * Makes the image that sandboxes start from: the base's files without its configuration (which could name volumes,
- * health checks, variables, an entry point), a Node, and the executor. Nothing of the base is executed. Two layers, so
- * that a new executor costs a second, not a minute. Idempotent. Throws EscrowError ImageUnavailable, EngineFault.
+ * health checks, variables, an entry point), a Node, packages where they are asked for, and the executor. Nothing of the
+ * base is executed. A layer each, so that a new executor costs a second, not a minute. Idempotent; what a failed
+ * preparation made is removed again. Throws EscrowError ImageUnavailable, EngineFault.
  */
 export async function prepareImage(engine: ContainerEngine, input: PreparationInput): Promise<PreparedImage> {
   const base = await engine.inspectImage(input.base);
@@ -58,87 +84,212 @@ export async function prepareImage(engine: ContainerEngine, input: PreparationIn
       { base: input.base },
     );
   }
-  if ((base.Config.OnBuild ?? []).length > 0) {
-    throw new EscrowError(
-      'ImageUnavailable',
-      `${input.base} has ONBUILD instructions, which would run when something is built from it.`,
-      'Name a base image without ONBUILD in the contract.',
-      { base: input.base },
-    );
-  }
+  refuseOnBuild(base, input.base);
   const executor = await readFile(input.executorPath);
-  const executorDigest = sha256(executor);
-  const nodeDigest = await fileIdentity(input.nodePath, input.nodeVersion);
-
-  const wanted = { base: base.Id, node: nodeDigest, executor: executorDigest };
-  const result = { baseDigest: base.Id, executorDigest };
-  const there = await findPrepared(engine, wanted);
-  if (there !== undefined) return { ...result, ...there, made: false };
+  const node = await fileIdentity(input.nodePath, input.nodeVersion);
+  const key: ImageKey = {
+    base: base.Id,
+    executor: sha256(executor),
+    dependencies: input.dependencies?.digest ?? null,
+    steps: input.steps?.digest ?? null,
+  };
+  const result = { baseDigest: base.Id, executorDigest: key.executor };
+  const there = newest(await findImages(engine, 'prepared', key, node));
+  if (there !== undefined) return { ...result, reference: nameOf(there), digest: there.id, made: false, steps: [] };
 
   // Two windows or test runs may want the same image at once: one makes it, the other finds it afterwards.
-  return withFileContainer(engine, base.Id, preparationName(base.Id), async (baseFiles) => {
-    const made = await findPrepared(engine, wanted);
-    if (made !== undefined) return { ...result, ...made, made: false };
-    const labels = {
-      [labelKeys.product]: productLabel,
-      [labelKeys.layout]: imageLayout,
-      [labelKeys.base]: base.Id,
-      [labelKeys.node]: nodeDigest,
-    };
-    let flat = (await imagesOf(engine, wanted)).find(({ labels: has }) => has[labelKeys.image] === 'flat')?.id;
-    if (flat === undefined) {
-      input.log(`flattening ${input.base} (${Math.round(base.Size / 1e6)} MB) and adding Node ${input.nodeVersion}`);
-      flat = await flatten(engine, baseFiles, base.Architecture, input, { ...labels, [labelKeys.image]: 'flat' });
+  return withFileContainer(engine, base.Id, preparationName(key), async (baseFiles) => {
+    const made = newest(await findImages(engine, 'prepared', key, node));
+    if (made !== undefined) return { ...result, reference: nameOf(made), digest: made.id, made: false, steps: [] };
+    const making = new Making(engine, input, key, node);
+    try {
+      const flat = await making.flat(base, baseFiles);
+      const below = await making.packages(flat);
+      const { reference, digest } = await making.prepared(below, executor);
+      return { ...result, reference, digest, made: true, steps: making.steps };
+    } catch (error) {
+      await making.undo();
+      throw error;
     }
-    input.log('adding the executor');
-    const tag = `${base.Id.replace('sha256:', '').slice(0, 12)}-${executorDigest.slice(0, 12)}`;
-    const digest = await withFileContainer(engine, flat, undefined, async (id) => {
-      const layer = pack();
-      const name = insidePaths.executor.slice(1);
-      // Only as fast as the engine reads: the two go together.
-      const written = addBytes(layer, { name, mode: 0o644, ...rootOwned }, executor).then(() => layer.finalize());
-      await Promise.all([written, engine.putFiles(id, Readable.from(layer), '/')]);
-      return engine.commit(id, preparedRepository, tag, {
-        ...labels,
-        [labelKeys.image]: 'prepared',
-        [labelKeys.executor]: executorDigest,
-      });
-    });
-    return { ...result, reference: `${preparedRepository}:${tag}`, digest, made: true };
   });
 }
 
-interface Wanted {
-  readonly base: string;
-  readonly node: string;
-  readonly executor: Sha256;
-}
-
-async function imagesOf(engine: ContainerEngine, wanted: Wanted): Promise<readonly ImageFacts[]> {
-  return engine.images([
-    `${labelKeys.product}=${productLabel}`,
-    `${labelKeys.layout}=${imageLayout}`,
-    `${labelKeys.base}=${wanted.base}`,
-    `${labelKeys.node}=${wanted.node}`,
-  ]);
-}
-
-async function findPrepared(
-  engine: ContainerEngine,
-  wanted: Wanted,
-): Promise<{ readonly reference: string; readonly digest: string } | undefined> {
-  const found = (await imagesOf(engine, wanted)).find(
-    ({ labels }) => labels[labelKeys.image] === 'prepared' && labels[labelKeys.executor] === wanted.executor,
+/** Instructions of a base that the engine would run when something is built from it. Throws EscrowError ImageUnavailable. */
+function refuseOnBuild(base: { readonly Config: { readonly OnBuild?: unknown } }, reference: string): void {
+  if (((base.Config.OnBuild ?? []) as unknown[]).length === 0) return;
+  throw new EscrowError(
+    'ImageUnavailable',
+    `${reference} has ONBUILD instructions, which would run when something is built from it.`,
+    'Name a base image without ONBUILD in the contract.',
+    { base: reference },
   );
-  return found === undefined ? undefined : { reference: found.tags[0] ?? found.id, digest: found.id };
 }
 
-function preparationName(baseId: string): string {
-  return `escrow-preparation-${baseId.replace('sha256:', '').slice(0, 12)}`;
+/** One preparation on its way: finds or makes each layer and remembers what it made. */
+class Making {
+  readonly steps: MadeStep[] = [];
+  readonly #engine: ContainerEngine;
+  readonly #input: PreparationInput;
+  readonly #key: ImageKey;
+  readonly #node: string;
+  readonly #made: string[] = [];
+
+  constructor(engine: ContainerEngine, input: PreparationInput, key: ImageKey, node: string) {
+    this.#engine = engine;
+    this.#input = input;
+    this.#key = key;
+    this.#node = node;
+  }
+
+  async flat(
+    base: NonNullable<Awaited<ReturnType<ContainerEngine['inspectImage']>>>,
+    baseFiles: string,
+  ): Promise<string> {
+    const there = newest(await findImages(this.#engine, 'flat', this.#key, this.#node));
+    if (there !== undefined) return there.id;
+    const { log, base: reference, nodeVersion, steps } = this.#input;
+    const labels = this.#labels('flat');
+    const flattenFiles = (files: string) =>
+      this.#timed('flatten', async () => ({
+        id: await flatten(this.#engine, files, base.Architecture, this.#input, labels),
+        packed: null,
+      }));
+    log(`flattening ${reference} (${Math.round(base.Size / 1e6)} MB) and adding Node ${nodeVersion}`);
+    if (steps === null || steps === undefined) return flattenFiles(baseFiles);
+    const over = await this.#timed('opaque', async () => ({ id: await steps.over(base.Id), packed: null }));
+    const flat = await withFileContainer(this.#engine, over, undefined, flattenFiles);
+    // Its files are in the flat one; its configuration is not wanted by anybody.
+    await this.#engine.removeImage(over, true);
+    this.#made.splice(this.#made.indexOf(over), 1);
+    return flat;
+  }
+
+  async packages(flat: string): Promise<string> {
+    const { dependencies, log } = this.#input;
+    if (dependencies === null || dependencies === undefined) return flat;
+    const there = newest(await findImages(this.#engine, 'dependencies', this.#key, this.#node));
+    if (there !== undefined) return there.id;
+    log('adding the packages');
+    return this.#timed('dependencies', () =>
+      withFileContainer(this.#engine, flat, undefined, async (id) => {
+        const layer = pack();
+        let packed: PackedTree | null = null;
+        await this.#put(id, layer, async () => {
+          packed = await dependencies.write(layer);
+        });
+        return { id: await this.#engine.commit(id, null, this.#labels('dependencies')), packed };
+      }),
+    );
+  }
+
+  async prepared(below: string, executor: Buffer): Promise<{ readonly reference: string; readonly digest: string }> {
+    this.#input.log('adding the executor');
+    const { base, dependencies, steps } = this.#key;
+    const more = [steps, dependencies].flatMap((one) => (one === null ? [] : [one.slice(0, 8)]));
+    const tag = [base.replace('sha256:', '').slice(0, 12), ...more, this.#key.executor.slice(0, 12)].join('-');
+    const digest = await this.#timed('executor', () =>
+      withFileContainer(this.#engine, below, undefined, async (id) => {
+        const layer = pack();
+        const name = insidePaths.executor.slice(1);
+        await this.#put(id, layer, () => addBytes(layer, { name, mode: 0o644, ...rootOwned }, executor));
+        const labels = { ...this.#labels('prepared'), [labelKeys.executor]: this.#key.executor };
+        return { id: await this.#engine.commit(id, { repository: preparedRepository, tag }, labels), packed: null };
+      }),
+    );
+    return { reference: `${preparedRepository}:${tag}`, digest };
+  }
+
+  /** Newest first. Never throws: the fault that led here is the one to be told. */
+  async undo(): Promise<void> {
+    for (const id of this.#made.toReversed()) await this.#engine.removeImage(id, true).catch(() => {});
+  }
+
+  /** Only as fast as the engine reads: the two go together. */
+  async #put(id: string, layer: Pack, write: () => Promise<void>): Promise<void> {
+    const written = write().then(
+      () => layer.finalize(),
+      (error: unknown) => {
+        layer.destroy(error as Error);
+        throw error;
+      },
+    );
+    const putting = this.#engine.putFiles(id, Readable.from(layer), '/', patienceMs);
+    const [writing] = await Promise.allSettled([written, putting]);
+    // What could not be written is the cause of what could not be put.
+    if (writing.status === 'rejected') throw writing.reason;
+    await putting;
+  }
+
+  async #timed(
+    kind: MadeStep['kind'],
+    work: () => Promise<{ readonly id: string; readonly packed: PackedTree | null }>,
+  ): Promise<string> {
+    const started = performance.now();
+    const { id, packed } = await work();
+    this.#made.push(id);
+    this.steps.push({ kind, ms: Math.round(performance.now() - started), packed });
+    return id;
+  }
+
+  #labels(image: 'flat' | 'dependencies' | 'prepared'): Readonly<Record<string, string>> {
+    const { base, dependencies, steps } = this.#key;
+    const { homeId } = this.#input;
+    return {
+      [labelKeys.product]: productLabel,
+      [labelKeys.layout]: imageLayout,
+      [labelKeys.image]: image,
+      [labelKeys.base]: base,
+      [labelKeys.node]: this.#node,
+      ...(homeId === undefined ? {} : { [labelKeys.home]: homeId }),
+      ...(steps === null ? {} : { [labelKeys.steps]: steps }),
+      ...(dependencies === null || image === 'flat' ? {} : { [labelKeys.dependencies]: dependencies }),
+    };
+  }
+}
+
+/**
+ * Images of one kind that a key asks for, by labels: a name can be moved, what labels and ids say was true when the image
+ * was made. `node` null: with whichever Node.
+ */
+export async function findImages(
+  engine: ContainerEngine,
+  kind: 'flat' | 'dependencies' | 'prepared',
+  key: ImageKey,
+  node: string | null,
+): Promise<readonly ImageFacts[]> {
+  const found = await engine.images([
+    `${labelKeys.product}=${productLabel}`,
+    `${labelKeys.image}=${kind}`,
+    `${labelKeys.layout}=${imageLayout}`,
+    `${labelKeys.base}=${key.base}`,
+    ...(node === null ? [] : [`${labelKeys.node}=${node}`]),
+    ...(kind === 'prepared' ? [`${labelKeys.executor}=${key.executor}`] : []),
+  ]);
+  const wanted = kind === 'flat' ? null : key.dependencies;
+  return found.filter(
+    ({ labels }) =>
+      (labels[labelKeys.dependencies] ?? null) === wanted && (labels[labelKeys.steps] ?? null) === key.steps,
+  );
+}
+
+/** The newest of some images, the same one each time. */
+export function newest(images: readonly ImageFacts[]): ImageFacts | undefined {
+  return images.toSorted((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1))[0];
+}
+
+function nameOf(image: ImageFacts): string {
+  return image.tags[0] ?? image.id;
+}
+
+function preparationName({ base, dependencies, steps }: ImageKey): string {
+  const parts = [base.replace('sha256:', ''), steps, dependencies].flatMap((one) =>
+    one === null ? [] : [one.slice(0, 12)],
+  );
+  return `escrow-preparation-${parts.join('-')}`;
 }
 
 /** A Node is told by its version and size: hashing 127 MB at each start would cost more than it shows. */
-async function fileIdentity(path: string, version: string): Promise<string> {
+export async function fileIdentity(path: string, version: string): Promise<string> {
   return `${version}-${(await stat(path)).size}`;
 }
 
@@ -146,7 +297,7 @@ async function fileIdentity(path: string, version: string): Promise<string> {
  * A container that is never started: a handle on an image's files. With a name it is a lock as well; one whose holder
  * died is taken away after a while.
  */
-async function withFileContainer<T>(
+export async function withFileContainer<T>(
   engine: ContainerEngine,
   image: string,
   name: string | undefined,
@@ -201,9 +352,9 @@ async function flatten(
   return importing;
 }
 
-const rootOwned = { uid: 0, gid: 0, uname: '', gname: '' } as const;
 /** Ours instead of the base's, or made by the engine at the start. */
-const replaced = /^(?:workspace|tmp|exchange|home\/worker|opt\/escrow|dev|proc|sys|\.dockerenv)(?:\/|$)/;
+const replaced =
+  /^(?:workspace|tmp|exchange|home\/worker|opt\/escrow|deps|node_modules|dev|proc|sys|\.dockerenv)(?:\/|$)/;
 
 /** Copies every file but what we replace, and takes away set-id bits: no program in a sandbox may raise its rights. */
 async function copyBase(files: Readable, flat: Pack): Promise<void> {
@@ -269,31 +420,4 @@ async function addOurs(flat: Pack, architecture: string, input: PreparationInput
   const { size } = await stat(input.nodePath);
   const node = { name: insidePaths.node.slice(1), mode: 0o755, size, ...rootOwned };
   await addStream(flat, node, createReadStream(input.nodePath));
-}
-
-async function addStream(flat: Pack, header: Header, content: AsyncIterable<Uint8Array>): Promise<void> {
-  const written = new Promise<void>((resolve, reject) => {
-    const target = flat.entry(header, (error) => (error ? reject(error) : resolve()));
-    void feed(target, content).catch(reject);
-  });
-  await written;
-}
-
-async function feed(target: ReturnType<Pack['entry']>, content: AsyncIterable<Uint8Array>): Promise<void> {
-  for await (const chunk of content) {
-    if (!target.write(chunk)) await once(target as unknown as NodeJS.EventEmitter, 'drain');
-  }
-  target.end(null);
-}
-
-async function addBytes(flat: Pack, header: Header, bytes: Buffer): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    flat.entry({ ...header, size: bytes.length }, bytes, (error) => (error ? reject(error) : resolve()));
-  });
-}
-
-async function addEmpty(flat: Pack, header: Header): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    flat.entry({ ...header, size: 0 }, (error) => (error ? reject(error) : resolve()));
-  });
 }

@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { EscrowError } from '../../protocol/errors.ts';
-import { sha256 } from '../../protocol/hash.ts';
+import { digestOf, sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import type { ContainerEngine, ImageFacts } from './engine.ts';
-import { imageLayout, labelKeys, productLabel } from './labels.ts';
-import type { ImageIdentity } from './port.ts';
+import { dependenciesDigest } from './dependency-layer.ts';
+import type { ContainerEngine } from './engine.ts';
+import { findImages, newest, type ImageKey } from './image-preparation.ts';
+import type { ImageIdentity, ImageWanted, Language } from './port.ts';
 
 /** Repository of the bases that `npm run setup` makes. */
 export const baseRepository = 'escrow-base';
@@ -24,58 +25,115 @@ export async function shippedExecutor(executorPath: string): Promise<Sha256> {
   }
 }
 
+/** What an image of the default base is asked for with. */
+export const defaultImage: ImageWanted = { base: null, pinned: null, language: null, dependencies: null, steps: [] };
+
+/** Digest of opaque steps; null where there are none. */
+export function stepsDigest(steps: ImageWanted['steps']): Sha256 | null {
+  return steps.length === 0 ? null : digestOf(steps.map(({ argv, network }) => ({ argv: [...argv], network })));
+}
+
+/** What the prepared image is told apart by, for a base that is there. */
+export function imageKey(wanted: ImageWanted, baseId: string, executor: Sha256): ImageKey {
+  return {
+    base: baseId,
+    executor,
+    dependencies: wanted.dependencies === null ? null : dependenciesDigest(wanted.dependencies),
+    steps: stepsDigest(wanted.steps),
+  };
+}
+
+export interface FoundBase {
+  readonly reference: string;
+  /** Id of the image, which is what counts. */
+  readonly id: string;
+  readonly sizeBytes: number;
+  readonly architecture: string;
+}
+
 /**
- * The prepared image for a base (null: the default) and the executor that this Kernel ships, found by labels: a name
- * can be moved, what labels and ids say was true when the image was made. Throws EscrowError ImageUnavailable.
+ * The base in the engine: what was pinned at the freeze, else what the reference stands for now, else the default.
+ * Undefined where there is none.
+ */
+export async function findBase(
+  engine: ContainerEngine,
+  wanted: Pick<ImageWanted, 'base' | 'pinned' | 'language'>,
+): Promise<FoundBase | undefined> {
+  const reference = baseReference(wanted) ?? (await defaultBase(engine));
+  const asked = wanted.pinned ?? reference;
+  if (asked === undefined) return undefined;
+  const found = await engine.inspectImage(asked);
+  if (found === undefined) return undefined;
+  return { reference: reference ?? asked, id: found.Id, sizeBytes: found.Size, architecture: found.Architecture };
+}
+
+/**
+ * The prepared image for what is wanted and the executor that this Kernel ships. Makes nothing. Throws EscrowError
+ * ImageUnavailable with how to get it.
  */
 export async function resolveImage(
   engine: ContainerEngine,
-  base: string | null,
+  wanted: ImageWanted,
   executorPath: string,
 ): Promise<ImageIdentity> {
   const executorDigest = await shippedExecutor(executorPath);
-  const reference = base ?? (await defaultBase(engine));
-  const found = reference === undefined ? undefined : await engine.inspectImage(reference);
-  if (reference === undefined || found === undefined) {
+  const base = await findBase(engine, wanted);
+  if (base === undefined) {
+    const reference = baseReference(wanted);
+    const gone = wanted.pinned !== null;
     throw new EscrowError(
       'ImageUnavailable',
-      base === null ? 'There is no base image yet.' : `There is no image ${base} in the container engine.`,
-      base === null
-        ? 'Run npm run setup in a checkout of Escrow: it makes the base image and the sandbox image.'
-        : `Pull ${base} with your container engine, then run npm run setup -- --base ${base}.`,
-      { base: reference ?? null },
+      gone
+        ? `The base image that this contract was frozen with (${reference ?? 'the default'}, ${wanted.pinned}) is not in the container engine any more.`
+        : reference === null
+          ? 'There is no base image yet.'
+          : `There is no image ${reference} in the container engine.`,
+      gone
+        ? 'Freeze the contract again to take what its base stands for now.'
+        : reference === null
+          ? 'Prepare the sandbox image: escrow image prepare (in a checkout of Escrow: npm run setup).'
+          : 'Prepare the image of this contract: escrow image prepare CONTRACT.',
+      { base: reference, pinned: wanted.pinned },
     );
   }
-  const prepared = await engine.images([
-    `${labelKeys.product}=${productLabel}`,
-    `${labelKeys.image}=prepared`,
-    `${labelKeys.layout}=${imageLayout}`,
-    `${labelKeys.base}=${found.Id}`,
-    `${labelKeys.executor}=${executorDigest}`,
-  ]);
-  const newest = prepared.toSorted(byAge)[0];
-  if (newest === undefined) {
+  const prepared = newest(await findImages(engine, 'prepared', imageKey(wanted, base.id, executorDigest), null));
+  if (prepared === undefined) {
+    const packages = wanted.dependencies === null ? '' : ' with the packages of this contract';
     throw new EscrowError(
       'ImageUnavailable',
-      `${reference} has not been prepared for this version of Escrow.`,
-      base === null ? 'Run npm run setup.' : `Run npm run setup -- --base ${base}.`,
-      { base: reference, baseDigest: found.Id, executorDigest },
+      `${base.reference} has not been prepared${packages} for this version of Escrow.`,
+      wanted.base === null && wanted.dependencies === null
+        ? 'Prepare the sandbox image: escrow image prepare (in a checkout of Escrow: npm run setup).'
+        : 'Prepare the image of this contract: escrow image prepare CONTRACT.',
+      { base: base.reference, baseDigest: base.id, executorDigest },
     );
   }
-  return { reference, digest: newest.id, executorDigest };
+  return { reference: wanted.base ?? base.reference, digest: prepared.id, executorDigest };
+}
+
+/** Where no base is named and the default one can't serve: images that have the language, by name. */
+const languageBases: Readonly<Record<Language, string | null>> = {
+  // The default base has both.
+  node: null,
+  python: null,
+  go: 'golang:1-trixie',
+  rust: 'rust:1-slim-trixie',
+};
+/** Has Node and Python; what set-up pulls where it can't make a base. */
+export const registryBase = 'node:24-trixie';
+
+/** The base that is meant by name; null: the default. */
+export function baseReference({ base, language }: Pick<ImageWanted, 'base' | 'language'>): string | null {
+  return base ?? (language === null ? null : languageBases[language]);
 }
 
 /** The usual base, else the newest that setup made; undefined where there is none. */
 export async function defaultBase(engine: ContainerEngine): Promise<string | undefined> {
   if ((await engine.inspectImage(preferredBase)) !== undefined) return preferredBase;
-  const bases = (await engine.images([])).filter(({ tags }) => tags.some(isBaseTag)).toSorted(byAge);
-  return bases[0]?.tags.find(isBaseTag);
+  const bases = (await engine.images([])).filter(({ tags }) => tags.some(isBaseTag));
+  return newest(bases)?.tags.find(isBaseTag);
 }
 
 function isBaseTag(tag: string): boolean {
   return tag.startsWith(`${baseRepository}:`);
-}
-
-function byAge(a: ImageFacts, b: ImageFacts): number {
-  return b.created - a.created || (a.id < b.id ? -1 : 1);
 }

@@ -11,11 +11,15 @@ export const labelKeys = {
   owner: 'escrow.owner',
   purpose: 'escrow.purpose',
   profile: 'escrow.profile',
-  /** Of images: `flat` (a base without its configuration) or `prepared` (with the executor). */
+  /** Of images: `base`, `steps` (a base after opaque steps), `flat` (without its configuration), `dependencies`, `prepared` (with the executor). */
   image: 'escrow.image',
   base: 'escrow.base',
   executor: 'escrow.executor',
   node: 'escrow.node',
+  /** Digest of lock files, manifests and platform whose packages the image holds; absent where it holds none. */
+  dependencies: 'escrow.dependencies',
+  /** Digest of the opaque steps that were run over the base; absent where there were none. */
+  steps: 'escrow.steps',
   /** Version of what lies where in the image. */
   layout: 'escrow.layout',
 } as const;
@@ -23,7 +27,7 @@ export const labelKeys = {
 export const productLabel = 'escrow';
 
 /** Rises when the files that preparation puts into an image change their place, mode or form. */
-export const imageLayout = '1';
+export const imageLayout = '2';
 
 export type Labels = Readonly<Record<string, string>>;
 

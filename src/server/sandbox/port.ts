@@ -1,4 +1,4 @@
-import type { CommandEnd } from '../../protocol/contract.ts';
+import type { CommandEnd, FrozenDependencies, ProfileName } from '../../protocol/contract.ts';
 import type { FileEntry, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
 import type { Health, LimitReceipt, MemoryReading } from '../../protocol/views.ts';
 import type { UsePeaks } from './monitor.ts';
@@ -9,6 +9,18 @@ export interface ImageIdentity {
   readonly digest: string;
   readonly executorDigest: Sha256;
 }
+
+/** What an image is to be made of; null members: the default base, no packages, no steps. */
+export interface ImageWanted {
+  readonly base: string | null;
+  /** Id that the reference stood for when the contract was frozen: it counts, not the reference. */
+  readonly pinned: string | null;
+  readonly language: Language | null;
+  readonly dependencies: FrozenDependencies | null;
+  readonly steps: readonly { readonly argv: readonly string[]; readonly network: boolean }[];
+}
+
+export type Language = 'node' | 'python' | 'go' | 'rust';
 
 export type SandboxPurpose = 'attempt' | 'verification' | 'baseline';
 
@@ -36,11 +48,13 @@ export interface SandboxSpec {
   readonly session: string | null;
   readonly epoch: number;
   readonly image: ImageIdentity;
-  readonly profile: 'bounded';
+  readonly profile: ProfileName;
   readonly files: readonly PlacedFile[];
   readonly readable: readonly RelPath[];
   readonly writable: readonly RelPath[];
   readonly scratch: readonly RelPath[];
+  /** Folders `node_modules` that are filled with links to the image's packages. */
+  readonly modules?: readonly RelPath[];
   readonly commands: readonly CommandSpec[];
 }
 
@@ -219,10 +233,15 @@ export interface EngineHealth {
 export interface SandboxService {
   /** Never throws: an engine that does not answer is a finding. */
   preflight(): Promise<EngineHealth>;
-  /** Resolves the base (null: the default) to the prepared image that holds the executor. Throws EscrowError ImageUnavailable or EngineUnavailable. */
-  image(base: string | null): Promise<ImageIdentity>;
+  /**
+   * The prepared image (null: of the default base) that holds the executor; nothing is made. Throws EscrowError
+   * ImageUnavailable or EngineUnavailable.
+   */
+  image(wanted: ImageWanted | null): Promise<ImageIdentity>;
+  /** What a reference (null: the default base) stands for in the engine; undefined: nothing. Throws EscrowError EngineUnavailable. */
+  baseOf(reference: string | null): Promise<{ readonly reference: string; readonly digest: string } | undefined>;
   /** Digest over every limit of the profile. */
-  profileDigest(profile: 'bounded'): Sha256;
+  profileDigest(profile: ProfileName): Sha256;
   /** Create, start, attach, handshake, limits read back, files placed. On any fault the container is left for `kill`/`remove` and SandboxFault is thrown. */
   provision(spec: SandboxSpec, onFact: (fact: ProvisionFact) => Promise<void>, signal?: AbortSignal): Promise<Sandbox>;
   /** Attaches again to a container of an earlier epoch for collection; `recorded` is what that Kernel had made durable of its chain. Null when it is not running. Throws SandboxFault. */

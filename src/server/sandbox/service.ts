@@ -8,7 +8,7 @@ import { declaredMode, judgeCollection } from './collection.ts';
 import { ContainerEngine, engineAddress, EngineFault, type InspectedContainer } from './engine.ts';
 import { withPoints } from './engine-points.ts';
 import { readByExec } from './exec-reader.ts';
-import { resolveImage } from './image.ts';
+import { defaultImage, findBase, resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
 import { readBack } from './limits.ts';
 import { faultOf, LiveSandbox, recordingOf, tooLarge } from './live-sandbox.ts';
@@ -91,7 +91,12 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
 
   return {
     preflight: () => preflightOf(connection, options.now),
-    image: (base) => coded(() => resolveImage(engine(), base, options.executorPath)),
+    image: (wanted) => coded(() => resolveImage(engine(), wanted ?? defaultImage, options.executorPath)),
+    baseOf: (reference) =>
+      coded(async () => {
+        const found = await findBase(engine(), { base: reference, pinned: null, language: null });
+        return found === undefined ? undefined : { reference: found.reference, digest: found.id };
+      }),
     profileDigest: (profile) => profileDigestOf(profileNamed(profile)),
 
     async provision(spec, onFact, signal) {
@@ -302,6 +307,7 @@ function policyOf(spec: SandboxSpec): Policy {
     readable: spec.readable,
     writable: spec.writable,
     scratch: spec.scratch,
+    ...(spec.modules === undefined || spec.modules.length === 0 ? {} : { modules: spec.modules }),
     commands: spec.commands.map(({ id, argv, timeoutS, captureKiB, env }) => ({
       id,
       argv,

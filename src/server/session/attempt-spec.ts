@@ -1,4 +1,5 @@
 import type { FrozenContract } from '../../protocol/contract.ts';
+import { dependencyEnvironment, moduleFolders } from '../contract/contract-image.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
 import type { SandboxSpec } from '../sandbox/port.ts';
 import type { AttemptState, SessionState } from './state.ts';
@@ -27,8 +28,15 @@ export async function attemptSpec(
     readable: contract.readable,
     writable: contract.writable.map((w) => w.path),
     scratch: contract.scratch,
+    modules: moduleFolders(contract),
     commands: contract.checks
       .filter((check) => check.kind === 'acceptance')
-      .map(({ id, argv, timeoutS, captureKiB, env }) => ({ id, argv, timeoutS, captureKiB, env })),
+      .map(({ id, argv, timeoutS, captureKiB, env }) => ({
+        id,
+        argv,
+        timeoutS,
+        captureKiB,
+        env: { ...dependencyEnvironment(contract), ...env },
+      })),
   };
 }

@@ -1,4 +1,4 @@
-import type { CheckResult, FrozenCheck } from '../../protocol/contract.ts';
+import type { CheckResult, FrozenCheck, ProfileName } from '../../protocol/contract.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry } from '../../protocol/primitives.ts';
 import type { LimitReceipt } from '../../protocol/views.ts';
@@ -44,10 +44,14 @@ export interface CheckRunInput {
   readonly session: string | null;
   readonly epoch: number;
   readonly image: ImageIdentity;
-  readonly profile: 'bounded';
+  readonly profile: ProfileName;
   /** Everything that is placed; nothing of it can be written by the commands. See `verificationFiles`. */
   readonly files: readonly PlacedFile[];
   readonly scratch: SandboxSpec['scratch'];
+  /** Folders that get links to the image's packages. */
+  readonly modules?: SandboxSpec['modules'];
+  /** Variables of every command; a check's own come after them. */
+  readonly environment?: Readonly<Record<string, string>>;
   /** In this order. */
   readonly checks: readonly FrozenCheck[];
   /** Results of the baseline, for the comparison of what ran; null for a baseline. */
@@ -133,7 +137,7 @@ function specOf(input: CheckRunInput): SandboxSpec {
     argv: check.argv,
     timeoutS: check.timeoutS,
     captureKiB: check.captureKiB,
-    env: check.env,
+    env: { ...input.environment, ...check.env },
   }));
   return {
     name: input.name,
@@ -148,6 +152,7 @@ function specOf(input: CheckRunInput): SandboxSpec {
     readable: [],
     writable: [],
     scratch: input.scratch,
+    modules: input.modules ?? [],
     commands,
   };
 }

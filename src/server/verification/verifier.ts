@@ -10,6 +10,7 @@ import {
 } from '../../protocol/primitives.ts';
 import type { VerificationView } from '../../protocol/views.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
+import { dependencyEnvironment, moduleFolders } from '../contract/contract-image.ts';
 import type { Logger } from '../log.ts';
 import type { ImageIdentity, PlacedFile, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger, RunPurpose } from '../sandbox/run-ledger.ts';
@@ -74,7 +75,7 @@ export class Verifier {
     const { contracts, sandbox, slots, now } = this.#deps;
     // The digest is the same in every folder, and so is everything a baseline needs.
     const contract = contracts.anyOf(digest);
-    const image = await sandbox.image(contract.imageBase);
+    const image = await sandbox.image(contracts.imageWanted(contract, digest));
     const run = RunId.parse(freshId('run'));
     progress('waiting', '', null);
     const release = await slots.acquire({ what: 'baseline', id: run, label: contract.title }, signal);
@@ -241,6 +242,8 @@ export class Verifier {
       profile: input.contract.profile,
       files: input.files,
       scratch: input.contract.scratch,
+      modules: moduleFolders(input.contract),
+      environment: dependencyEnvironment(input.contract),
       checks: input.checks,
       baseline: input.baseline,
       hooks: {

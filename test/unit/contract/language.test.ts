@@ -86,7 +86,18 @@ describe('language features of a contract', () => {
   });
 
   it('has help for every key that it knows, and for no other', () => {
-    const places = ['', 'snapshot', 'writable/*', 'acceptance/*', 'supplemental/*', 'budget', 'image'];
+    const places = [
+      '',
+      'snapshot',
+      'writable/*',
+      'acceptance/*',
+      'supplemental/*',
+      'budget',
+      'image',
+      'image/dependencies',
+      'image/dependencies/python',
+      'image/steps/*',
+    ];
     const keys = places.flatMap((place) =>
       knownKeys(place === '' ? [] : place.split('/').map((part) => (part === '*' ? 0 : part))).map((key) =>
         place === '' ? key : `${place}/${key}`,
