@@ -6,6 +6,7 @@ import type { IntegrationView } from '../../protocol/views.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';
+import type { Command } from '../session/decide.ts';
 import { freshId, type Sessions } from '../session/sessions.ts';
 import type { SessionState } from '../session/state.ts';
 import type { ArtefactStore } from '../store/port.ts';
@@ -51,8 +52,7 @@ export class ReviewDesk {
   /** Records acceptance of exactly these bytes, then integrates unless told otherwise. Throws what the decider and `integrate` throw. */
   async accept(params: ParsedParams<'candidate/accept'>): Promise<IntegrationView | null> {
     const { session, candidate, verification, reviewer, comment, integrate } = params;
-    if (integrate) await this.#refuseBefore(session, candidate);
-    this.#deps.sessions.execute(session, {
+    const command: Command = {
       kind: 'decide',
       decision: {
         kind: 'accept',
@@ -62,7 +62,10 @@ export class ReviewDesk {
         channel: reviewer.channel,
         comment,
       },
-    });
+    };
+    this.#deps.sessions.ask(session, command);
+    if (integrate) await this.#refuseBefore(session, candidate);
+    this.#deps.sessions.execute(session, command);
     this.#deps.at('accepted');
     return integrate ? this.integrate(session, candidate) : null;
   }

@@ -96,6 +96,15 @@ export class Sessions {
     return decision.events.length === 0 ? state : this.#append(id, state, decision.events);
   }
 
+  /** Throws the EscrowError that `execute` would throw; writes nothing. */
+  ask(id: SessionId, command: Command): void {
+    const state = this.get(id);
+    const now = { mono: this.#monotonic(), epoch: this.#store.epoch, ledger: this.ledger(state) };
+    const decision = decide(state, command, now);
+    if (!decision.ok)
+      throw new EscrowError(decision.refusal.code, decision.refusal.message, decision.refusal.next, { session: id });
+  }
+
   /** Records a refusal that was made before the decider was asked (e.g. a stale token). */
   recordRefusal(id: SessionId, what: string, by: string, reason: string): void {
     this.#append(id, this.get(id), [{ type: 'request.refused', data: { what, by, reason } }]);
