@@ -151,9 +151,12 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   const bind = async (
     params: ParsedParams<'session/start'>,
     contract: ReturnType<ContractBook['get']>,
-  ): Promise<Binding> =>
-    makeBinding({
-      engine: await engines.engine(params.engine),
+  ): Promise<Binding> => {
+    const engine = await engines.engine(params.engine);
+    // The model is looked at first: a refused tag is said before a missing image is.
+    await engine.identity(params.model);
+    return makeBinding({
+      engine,
       model: params.model,
       defaults: defaultOptions,
       asked: { ...params.options, numPredict: contract.contract.budget.outputTokensPerRequest },
@@ -162,6 +165,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       image: await sandbox.image(contracts.imageWanted(contract.contract, contract.digest)),
       profile: { name: contract.contract.profile, digest: sandbox.profileDigest(contract.contract.profile) },
     });
+  };
 
   const leftovers = new Leftovers({ sandbox, sessions, runs, store, log });
   const desk = new SessionDesk({
