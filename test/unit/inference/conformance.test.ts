@@ -1,7 +1,14 @@
 import { describe, test } from 'vitest';
 import { describeEngine } from '../../fixtures/engine-conformance.ts';
-import { completionsSubject, llamaSubject, ollamaSubject, rehearsalSubject } from '../../fixtures/engine-subjects.ts';
+import {
+  completionsSubject,
+  llamaSubject,
+  ollamaSubject,
+  realOllamaSubject,
+  rehearsalSubject,
+} from '../../fixtures/engine-subjects.ts';
 import { findLlamaServer } from '../../fixtures/llama-server.ts';
+import { findOllama } from '../../fixtures/real-ollama.ts';
 
 describeEngine(ollamaSubject);
 describeEngine(completionsSubject);
@@ -10,6 +17,13 @@ describeEngine(rehearsalSubject);
 const program = await findLlamaServer();
 if (program === undefined)
   describe('engine: llama.cpp, the real server', () => {
-    test.skip('is not on this machine (npm run llama-server makes it)', () => undefined);
+    test.skip('is not on this machine (ESCROW_LLAMA_SERVER names it)', () => undefined);
   });
 else describeEngine(llamaSubject(program));
+
+const ollama = await findOllama();
+if (ollama === undefined)
+  describe('engine: Ollama, the real one', () => {
+    test.skip('is not on this machine (ESCROW_OLLAMA names it)', () => undefined);
+  });
+else describeEngine(realOllamaSubject(ollama));
