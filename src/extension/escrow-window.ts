@@ -10,6 +10,7 @@ import { ArtefactFiles } from './documents/artefact-files.ts';
 import { PlainTexts } from './documents/plain-texts.ts';
 import { WorkspaceFiles } from './documents/workspace-files.ts';
 import { exampleCommands } from './example-command.ts';
+import { imageCommands } from './images/image-commands.ts';
 import { artefactScheme, commands, contextKeys, settings, views, workspaceScheme } from './ids.ts';
 import { connectKernel } from './kernel/connect.ts';
 import { kernelCommands } from './kernel/kernel-commands.ts';
@@ -251,6 +252,7 @@ export class EscrowWindow implements vscode.Disposable {
       ...sessionCommands(parts),
       ...reviewCommands(parts),
       ...kernelCommands(parts),
+      ...imageCommands(parts),
       ...exampleCommands(context.extensionPath),
     });
 

@@ -37,6 +37,7 @@ export const commands = {
   doctor: 'escrow.kernel.doctor',
   approveEngine: 'escrow.engine.approve',
   revokeEngine: 'escrow.engine.revoke',
+  prepareImage: 'escrow.image.prepare',
   openWalkthrough: 'escrow.walkthrough.open',
 } as const;
 export type CommandId = (typeof commands)[keyof typeof commands];

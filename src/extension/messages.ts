@@ -36,9 +36,10 @@ function actionFor(error: EscrowError): { readonly title: string; readonly comma
     case 'KernelDraining':
       return { title: vscode.l10n.t('Start Kernel'), command: commands.startKernel };
     case 'EngineUnavailable':
-    case 'ImageUnavailable':
     case 'InferenceUnavailable':
       return { title: vscode.l10n.t('Check Health'), command: commands.doctor };
+    case 'ImageUnavailable':
+      return { title: vscode.l10n.t('Prepare Image'), command: commands.prepareImage };
     default:
       return undefined;
   }

@@ -14,7 +14,12 @@ export class Operations {
     this.#now = now;
   }
 
-  async run<T>(label: string, detail: string, work: (token: vscode.CancellationToken) => Promise<T>): Promise<T> {
+  /** `work` may say how it goes: its words replace the row's detail. */
+  async run<T>(
+    label: string,
+    detail: string,
+    work: (token: vscode.CancellationToken, progress: (detail: string) => void) => Promise<T>,
+  ): Promise<T> {
     const id = this.#next++;
     const source = new vscode.CancellationTokenSource();
     this.#running.set(id, source);
@@ -22,12 +27,22 @@ export class Operations {
       operations: [...this.#store.state.operations, { id, label, detail, startedAt: this.#now() }],
     });
     try {
-      return await vscode.window.withProgress({ location: { viewId: views.sessions } }, () => work(source.token));
+      return await vscode.window.withProgress({ location: { viewId: views.sessions } }, () =>
+        work(source.token, (words) => this.#describe(id, words)),
+      );
     } finally {
       this.#running.delete(id);
       source.dispose();
       this.#store.update({ operations: this.#store.state.operations.filter((operation) => operation.id !== id) });
     }
+  }
+
+  #describe(id: number, detail: string): void {
+    this.#store.update({
+      operations: this.#store.state.operations.map((operation) =>
+        operation.id === id ? { ...operation, detail } : operation,
+      ),
+    });
   }
 
   cancel(id: number): void {

@@ -15,8 +15,11 @@ export type Missing = 'folder' | 'trust' | 'git' | 'nothing';
 export type ConnectionState =
   | { readonly kind: 'off' }
   | { readonly kind: 'connecting'; readonly attempt: number }
-  /** `catchingUp`: a gap in the events was seen, what is shown may be behind. */
-  | { readonly kind: 'connected'; readonly version: string; readonly catchingUp: boolean }
+  /**
+   * `catchingUp`: a gap in the events was seen, what is shown may be behind. `updatePending`: the Kernel is older than
+   * this extension.
+   */
+  | { readonly kind: 'connected'; readonly updatePending: boolean; readonly catchingUp: boolean }
   /** `reason` and `next` are the error's own words. `retrying` false: a person has to start the Kernel. */
   | { readonly kind: 'lost'; readonly reason: string; readonly next: string; readonly retrying: boolean };
 

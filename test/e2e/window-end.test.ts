@@ -116,3 +116,20 @@ test('a Kernel killed under the window: what is shown is marked as past, then as
   const next = await readEndpoint(home);
   expect(next?.pid).not.toBe(endpoint.pid);
 });
+
+test('a Kernel that was stopped on purpose stays stopped until somebody starts it', async () => {
+  const started = await startJourney();
+  journey = started;
+  const window = await started.workbench.open(started.repo);
+  await window.openEscrow();
+  await window.pane('Sessions').getByText('No session yet').waitFor();
+  const before = await readEndpoint(started.home);
+  const kernel = await started.observe();
+  await kernel.call('kernel/stop', { settle: true });
+  await window.pane('Sessions').getByText('The Kernel was stopped').waitFor();
+  await until('it is gone', 20_000, async () => ((await isRunning(before?.pid ?? 0)) ? undefined : true));
+
+  await window.command('Escrow: Start Kernel');
+  await window.pane('Sessions').getByText('No session yet').waitFor();
+  expect((await readEndpoint(started.home))?.pid).not.toBe(before?.pid);
+});

@@ -32,6 +32,7 @@ export async function connectKernel(options: ConnectOptions): Promise<OpenedConn
   return {
     transports: messageTransports(kernel),
     kernelVersion: kernel.welcome.version,
+    updatePending: kernel.updatePending,
     end: () => {
       kernel.socket.end();
       kernel.socket.destroySoon();

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CancellationToken, MessageTransports } from 'vscode-languageclient/node';
-import { CloseAction, ErrorAction, LanguageClient } from 'vscode-languageclient/node';
+import { CloseAction, ErrorAction, LanguageClient, WorkDoneProgress } from 'vscode-languageclient/node';
 import type * as vscode from 'vscode';
 import { EscrowError, type ErrorCode } from '../../protocol/errors.ts';
 import type { Method, Notification, NotificationParams, Params, Result } from '../../protocol/methods.ts';
@@ -11,6 +11,8 @@ import type { StateStore } from '../window-state.ts';
 export interface OpenedConnection {
   readonly transports: MessageTransports;
   readonly kernelVersion: string;
+  /** The Kernel is older than this extension and goes on because somebody needs it. */
+  readonly updatePending: boolean;
   /** Ends the socket; the Kernel sees it at once. */
   readonly end: () => void;
 }
@@ -64,6 +66,7 @@ export class KernelLink {
   readonly #options: KernelLinkOptions;
   #live: Live | undefined;
   #running = false;
+  #progressTokens = 0;
   #stop = new AbortController();
   #wake = new AbortController();
 
@@ -96,7 +99,12 @@ export class KernelLink {
   }
 
   /** One request. Throws EscrowError: the Kernel's own, or `NoKernel` when there is no connection. */
-  async request<M extends Method>(method: M, params: Params<M>, token?: CancellationToken): Promise<Result<M>> {
+  async request<M extends Method>(
+    method: M,
+    params: Params<M>,
+    token?: CancellationToken,
+    onProgress?: (detail: string) => void,
+  ): Promise<Result<M>> {
     const live = this.#live;
     if (live === undefined) {
       throw new EscrowError(
@@ -105,11 +113,13 @@ export class KernelLink {
         'Start the Kernel, then try again.',
       );
     }
+    const progress = onProgress === undefined ? undefined : this.#followProgress(live.client, onProgress);
+    const sent = progress === undefined ? params : { ...params, workDoneToken: progress.token };
     try {
       // A last argument that is undefined would be sent as a second parameter.
       const result: Result<M> = await (token === undefined
-        ? live.client.sendRequest(method, params)
-        : live.client.sendRequest(method, params, token));
+        ? live.client.sendRequest(method, sent)
+        : live.client.sendRequest(method, sent, token));
       this.#options.store.update({ lastHeardAt: this.#options.now() });
       return result;
     } catch (error) {
@@ -123,7 +133,29 @@ export class KernelLink {
         );
       }
       throw error;
+    } finally {
+      progress?.dispose();
     }
+  }
+
+  /** Hears what a request of ours says of itself on the way. */
+  #followProgress(
+    client: LanguageClient,
+    onProgress: (detail: string) => void,
+  ): { readonly token: string; dispose(): void } {
+    const token = `window-${++this.#progressTokens}`;
+    const listener = client.onProgress(WorkDoneProgress.type, token, (progress) => {
+      if (progress.kind === 'end' || progress.message === undefined) return;
+      onProgress(
+        progress.percentage === undefined ? progress.message : `${progress.message} · ${progress.percentage} %`,
+      );
+    });
+    return {
+      token,
+      dispose: () => {
+        listener.dispose();
+      },
+    };
   }
 
   /** Resolves when the present connection has ended; at once when there is none. */
@@ -156,10 +188,6 @@ export class KernelLink {
       // After a loss the view says so until there is something better to say.
       if (store.state.connection.kind !== 'lost')
         store.update({ connection: { kind: 'connecting', attempt: failures } });
-      // A Kernel that was told to stop stays stopped until a person wants it.
-      const told = store.state.status?.value.draining === true && failures === 0;
-      if (told) await this.#rest(undefined);
-      if (this.#stop.signal.aborted) return;
       try {
         const live = await this.#open();
         failures = 0;
@@ -167,9 +195,12 @@ export class KernelLink {
         this.#live = undefined;
         await this.#discard(live);
         if (this.#stop.signal.aborted) return;
-        log.warn('The connection to the Kernel ended.');
-        this.#lost('The connection to the Kernel ended.', 'Escrow connects again by itself.', true);
-        await this.#rest(firstRetryMs);
+        // A Kernel that was told to stop stays stopped until a person wants it.
+        const told = store.state.status?.value.draining === true;
+        log.warn(told ? 'The Kernel was stopped.' : 'The connection to the Kernel ended.');
+        if (told) this.#lost('The Kernel was stopped.', 'Start it when it is wanted.', false);
+        else this.#lost('The connection to the Kernel ended.', 'Escrow connects again by itself.', true);
+        await this.#rest(told ? undefined : firstRetryMs);
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         failures += 1;
@@ -238,9 +269,10 @@ export class KernelLink {
     hear('session/controlLost');
     try {
       await client.start();
+      log.info(`connected to Kernel ${connection.kernelVersion}`);
       this.#live = live;
       store.update({
-        connection: { kind: 'connected', version: connection.kernelVersion, catchingUp: true },
+        connection: { kind: 'connected', updatePending: connection.updatePending, catchingUp: true },
         lastHeardAt: now(),
       });
       await onConnected();

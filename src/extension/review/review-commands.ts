@@ -8,7 +8,7 @@ import { isRow } from '../tree-argument.ts';
 import { showInformation } from '../messages.ts';
 import { visible } from '../visible-text.ts';
 import { integrationWords, shortDigest } from '../trees/words.ts';
-import { candidateActions } from './candidate-actions.ts';
+import { candidateActions, type CandidateActions } from './candidate-actions.ts';
 import { assertedReviewer } from './asserted-reviewer.ts';
 
 interface Chosen {
@@ -69,6 +69,26 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     return picked?.chosen;
   }
 
+  /**
+   * The candidate on screen, for a decision about it. Anything else that was asked for is opened instead: nobody decides
+   * about bytes that they have not in front of them.
+   */
+  async function onScreen(
+    argument: unknown,
+    fits: (actions: CandidateActions) => boolean,
+  ): Promise<Chosen | undefined> {
+    const shown = review.onScreen();
+    const asked = isRow(argument) && argument.target.kind === 'candidate' ? argument.target.candidate : undefined;
+    if (shown?.decidable === true && (asked === undefined || asked === shown.candidate)) {
+      return find(shown.session, shown.candidate);
+    }
+    const chosen = await choose(argument, (candidate) => fits(candidateActions(candidate)));
+    if (chosen === undefined) return undefined;
+    await review.open(chosen.session.id, chosen.session.title, chosen.candidate);
+    showInformation(vscode.l10n.t('Here is the whole candidate. Decide in the title of its editor.'));
+    return undefined;
+  }
+
   function tell(integration: IntegrationView): void {
     if (integration.state === 'integrated' || integration.state === 'undone') {
       log.info(`integration ${integration.id}: ${integration.state} (${integration.files.join(', ')})`);
@@ -96,7 +116,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       await review.openFile(chosen.session.id, chosen.candidate, path);
     },
     [commands.acceptCandidate]: async (argument) => {
-      const chosen = await choose(argument, (candidate) => candidateActions(candidate).accept);
+      const chosen = await onScreen(argument, ({ accept }) => accept);
       if (chosen === undefined) return;
       const { passedVerification } = candidateActions(chosen.candidate);
       if (passedVerification === null) {
@@ -116,7 +136,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       if (integration !== null) tell(integration);
     },
     [commands.rejectCandidate]: async (argument) => {
-      const chosen = await choose(argument, (candidate) => candidateActions(candidate).reject);
+      const chosen = await onScreen(argument, ({ reject }) => reject);
       if (chosen === undefined) return;
       const comment = await vscode.window.showInputBox({
         title: vscode.l10n.t('Reject Candidate {0}', shortDigest(chosen.candidate.digest)),

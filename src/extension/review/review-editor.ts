@@ -14,6 +14,12 @@ export interface ReviewedCandidate {
   readonly candidate: CandidateDigest;
 }
 
+export interface CandidateOnScreen extends ReviewedCandidate {
+  readonly view: CandidateView;
+  /** The newest of its session, and every file of it is on screen: what a decision about the whole may be bound to. */
+  readonly decidable: boolean;
+}
+
 /** Which side of a candidate's file a URI shows; the other side may not exist. */
 function sideUri(
   session: SessionId,
@@ -56,8 +62,13 @@ function tabUris(tab: vscode.Tab): readonly vscode.Uri[] {
   return multiDiffUris(input);
 }
 
+interface ShownCandidate extends ReviewedCandidate {
+  /** The files of it that the tab shows. */
+  readonly paths: ReadonlySet<string>;
+}
+
 /** The one candidate whose bytes a tab shows; undefined when it shows others, none, or a mixture. */
-export function candidateOfTab(tab: vscode.Tab | undefined): ReviewedCandidate | undefined {
+function candidateOfTab(tab: vscode.Tab | undefined): ShownCandidate | undefined {
   if (tab === undefined) return undefined;
   const shown: (ArtefactUri & { kind: 'candidate' })[] = [];
   for (const uri of tabUris(tab)) {
@@ -69,7 +80,9 @@ export function candidateOfTab(tab: vscode.Tab | undefined): ReviewedCandidate |
   const first = shown[0];
   if (first === undefined) return undefined;
   const same = shown.every((uri) => uri.candidate === first.candidate && uri.session === first.session);
-  return same ? { session: first.session, candidate: first.candidate } : undefined;
+  return same
+    ? { session: first.session, candidate: first.candidate, paths: new Set(shown.map(({ path }) => path)) }
+    : undefined;
 }
 
 /**
@@ -91,13 +104,20 @@ export class ReviewEditor implements vscode.Disposable {
   }
 
   /** The candidate on screen, with what the Kernel last said about it. */
-  onScreen(): (ReviewedCandidate & { readonly view: CandidateView; readonly newest: boolean }) | undefined {
+  onScreen(): CandidateOnScreen | undefined {
     const reviewed = candidateOfTab(vscode.window.tabGroups.activeTabGroup.activeTab);
     if (reviewed === undefined) return undefined;
     const session = this.#store.state.sessions.get(reviewed.session)?.value;
     const view = session?.candidates.find(({ digest }) => digest === reviewed.candidate);
     if (session === undefined || view === undefined) return undefined;
-    return { ...reviewed, view, newest: session.candidates.at(-1)?.digest === reviewed.candidate };
+    return {
+      session: reviewed.session,
+      candidate: reviewed.candidate,
+      view,
+      decidable:
+        session.candidates.at(-1)?.digest === reviewed.candidate &&
+        view.files.every(({ path }) => reviewed.paths.has(path)),
+    };
   }
 
   /** All files of a candidate in one multi-file diff. An open one of the same bytes is replaced, not doubled. */
@@ -154,7 +174,7 @@ export class ReviewEditor implements vscode.Disposable {
 
   #publish(): void {
     const shown = this.onScreen();
-    const usable = shown !== undefined && shown.newest && isCurrent(this.#store.state);
+    const usable = shown?.decidable === true && isCurrent(this.#store.state);
     const actions = usable ? candidateActions(shown.view) : undefined;
     const keys = {
       [contextKeys.reviewOpen]: shown !== undefined,

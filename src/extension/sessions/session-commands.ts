@@ -6,6 +6,7 @@ import type { SessionView } from '../../protocol/views.ts';
 import { chooseContract, requireDiscriminating, runBaseline } from '../contracts/contract-commands.ts';
 import { asOutput } from '../documents/plain-texts.ts';
 import { workspaceUri } from '../documents/workspace-files.ts';
+import { requireImage } from '../images/image-commands.ts';
 import { commands, views } from '../ids.ts';
 import { showInformation } from '../messages.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
@@ -100,6 +101,7 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       const model = await chooseModel(models, contract);
       if (model === undefined) return;
       await vscode.commands.executeCommand(`${views.sessions}.focus`);
+      await requireImage(parts, frozen.digest);
       const baseline = frozen.baseline?.result === 'discriminates' ? frozen.baseline : await runBaseline(parts, frozen);
       for (const check of baseline.checks) log.info(`baseline ${check.id}: ${check.verdict}\n${check.tail}`);
       requireDiscriminating(baseline);

@@ -48,7 +48,7 @@ function healthNode(
       .join(' · '),
     tooltip: [visibleLines(health.detail), t('Observed {0}', time(health.observedAt))].join('\n'),
     icon,
-    context: contextWords('health'),
+    context: contextWords('health', id === 'image' && health.state !== 'ok' && 'prepare'),
     children: next,
     collapsible: next.length === 0 ? 'no' : 'expanded',
   });
@@ -66,6 +66,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       description: [
         status.version,
         status.draining ? t('stopping') : t('running since {0}', time(status.startedAt)),
+        ...(state.connection.kind === 'connected' && state.connection.updatePending ? [t('update pending')] : []),
         status.clients.length === 1 ? t('1 client') : t('{0} clients', status.clients.length),
       ].join(' · '),
       tooltip: [

@@ -53,6 +53,8 @@ export const quietSettings: Readonly<Record<string, unknown>> = {
 export interface WorkbenchOptions {
   /** User settings beside `quietSettings`. */
   readonly settings?: Readonly<Record<string, unknown>>;
+  /** Settings of the machine, where a remote window takes those of scope `machine` from. */
+  readonly machineSettings?: Readonly<Record<string, unknown>>;
   /** Environment of the server, and so of the extension hosts. */
   readonly env?: Readonly<Record<string, string>>;
   /** Seconds that the server keeps an extension host whose browser is gone. */
@@ -115,8 +117,11 @@ export class Workbench {
     const folder = await mkdtemp(path.join(tmpdir(), 'escrow-workbench-'));
     const at = (...parts: string[]): string => path.join(folder, ...parts);
     const settings = { ...quietSettings, ...options.settings };
-    await Promise.all(['user/User', 'extensions', 'builtin'].map((name) => mkdir(at(name), { recursive: true })));
+    await Promise.all(
+      ['user/User', 'user/Machine', 'extensions', 'builtin'].map((name) => mkdir(at(name), { recursive: true })),
+    );
     await writeFile(at('user', 'User', 'settings.json'), JSON.stringify(settings, null, 1));
+    await writeFile(at('user', 'Machine', 'settings.json'), JSON.stringify(options.machineSettings ?? {}));
     for (const name of builtIn) await symlink(path.join(serverFolder, 'extensions', name), at('builtin', name));
 
     if (options.vsix === undefined) {

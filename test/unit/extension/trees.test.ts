@@ -64,7 +64,7 @@ describe('the Sessions view', () => {
     });
     for (const state of [
       windowState(running, { connection: lost, controls: new Set([ids.session]) }),
-      windowState(running, { connection: { kind: 'connected', version: '1', catchingUp: true } }),
+      windowState(running, { connection: { kind: 'connected', updatePending: false, catchingUp: true } }),
     ]) {
       for (const row of everyRow(rows(state))) {
         expect(row.current, row.label).toBe(false);

@@ -1,0 +1,99 @@
+import * as vscode from 'vscode';
+import type { ContractDigest } from '../../protocol/primitives.ts';
+import type { ImagePlan } from '../../protocol/images.ts';
+import { EscrowError } from '../../protocol/errors.ts';
+import { commands } from '../ids.ts';
+import { showInformation } from '../messages.ts';
+import { assertedReviewer } from '../review/asserted-reviewer.ts';
+import { shortDigest } from '../trees/words.ts';
+import { visible } from '../visible-text.ts';
+import type { CommandTable, WindowParts } from '../window-parts.ts';
+import { planText } from './plan-text.ts';
+
+type Answer = 'once' | 'always' | 'no' | undefined;
+
+/** Shows the plan and asks. The words on screen are all that the answer is about. */
+async function ask(parts: WindowParts, plan: ImagePlan): Promise<Answer> {
+  const document = await parts.texts.open(vscode.l10n.t('Sandbox image'), planText(plan, vscode.l10n.t));
+  await vscode.window.showTextDocument(document, { preview: true, preserveFocus: true });
+  const network = plan.steps.some((step) => step.network && !step.cached);
+  const items: (vscode.QuickPickItem & { readonly answer: Answer })[] = [
+    {
+      label: vscode.l10n.t('Prepare'),
+      detail: network ? vscode.l10n.t('Reaches for the network, this once.') : vscode.l10n.t('Nothing is downloaded.'),
+      answer: 'once',
+    },
+    ...(plan.mayStand
+      ? [
+          {
+            label: vscode.l10n.t('Prepare, Now and Later'),
+            detail: vscode.l10n.t('For exactly these parts, without asking again.'),
+            answer: 'always' as const,
+          },
+        ]
+      : []),
+    { label: vscode.l10n.t('Do Not Prepare'), detail: vscode.l10n.t('Recorded. Nothing is done.'), answer: 'no' },
+  ];
+  const picked = await vscode.window.showQuickPick(items, {
+    title: vscode.l10n.t('Prepare the Sandbox Image?'),
+    placeHolder: vscode.l10n.t('The plan is open in the editor'),
+    ignoreFocusOut: true,
+  });
+  return picked?.answer;
+}
+
+/**
+ * Makes sure that the image of a contract (or the default one) is there: asks a person where something would have to be
+ * made or fetched. False when they said no or left. Throws EscrowError.
+ */
+export async function ensureImage(parts: WindowParts, digest: ContractDigest | undefined): Promise<boolean> {
+  const { link, observer } = parts;
+  const which = digest === undefined ? {} : { digest };
+  const plan = await link.request('image/plan', which);
+  if (plan.state === 'ready') return true;
+  const reviewer = await assertedReviewer(undefined);
+  const answer = plan.approval === null ? await ask(parts, plan) : 'standing';
+  if (answer === undefined) return false;
+  if (answer === 'no') {
+    await link.request('image/decline', { plan: plan.plan, reviewer });
+    return false;
+  }
+  await parts.operations.run(
+    vscode.l10n.t('Preparing the sandbox image'),
+    visible(plan.base.reference),
+    (token, progress) =>
+      link.request(
+        'image/prepare',
+        {
+          ...which,
+          plan: plan.plan,
+          approval: answer === 'standing' ? null : { reviewer, standing: answer === 'always' },
+        },
+        token,
+        progress,
+      ),
+  );
+  await observer.refresh('status');
+  return true;
+}
+
+/** As `ensureImage`, for work that cannot go on without the image. */
+export async function requireImage(parts: WindowParts, digest: ContractDigest): Promise<void> {
+  if (await ensureImage(parts, digest)) return;
+  throw new EscrowError('Cancelled', vscode.l10n.t('The sandbox image was not prepared.'), '');
+}
+
+export function imageCommands(parts: WindowParts): CommandTable {
+  return {
+    [commands.prepareImage]: async () => {
+      await parts.ensureConnected();
+      if (!(await ensureImage(parts, undefined))) return;
+      const { image } = await parts.link.request('image/plan', {});
+      showInformation(
+        image === null
+          ? vscode.l10n.t('The sandbox image is ready.')
+          : vscode.l10n.t('The sandbox image is ready: {0}.', shortDigest(image.digest)),
+      );
+    },
+  };
+}
