@@ -21,3 +21,25 @@ export function crashPoints(env: Readonly<Record<string, string | undefined>>): 
     if (left <= 0) process.kill(process.pid, 'SIGKILL');
   };
 }
+
+/** The same object, with a named point before and after each of these calls: `<prefix>-before-<method>`. */
+export function withPoints<T extends object>(
+  object: T,
+  prefix: string,
+  methods: ReadonlySet<PropertyKey>,
+  at: CrashPoint,
+): T {
+  return new Proxy(object, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      if (!methods.has(name)) return member.bind(target) as unknown;
+      return async (...args: unknown[]): Promise<unknown> => {
+        at(`${prefix}-before-${String(name)}`);
+        const answer: unknown = await Reflect.apply(member, target, args);
+        at(`${prefix}-after-${String(name)}`);
+        return answer;
+      };
+    },
+  });
+}

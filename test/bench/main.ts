@@ -4,9 +4,10 @@ import { bundle, bundleNames, copyAssets } from '../../scripts/lib/bundle.ts';
 import { setUp } from '../../scripts/lib/set-up.ts';
 import { createUi, reportFailure } from '../../scripts/lib/ui.ts';
 import { meets, type Suite } from './figures.ts';
+import { lifecycle } from './lifecycle.ts';
 import { spine } from './spine.ts';
 
-const suites: readonly Suite[] = [spine];
+const suites: readonly Suite[] = [spine, lifecycle];
 
 const { values, positionals } = parseArgs({
   options: { json: { type: 'boolean' }, yes: { type: 'boolean' } },

@@ -40,7 +40,7 @@ export interface JournalStore {
 }
 
 /** Journals as files of a folder in the Kernel's home: temp → fsync → rename → fsync of the folder. */
-export function openJournalStore(folder: string): JournalStore {
+export function openJournalStore(folder: string, at: (point: string) => void = () => undefined): JournalStore {
   const fileOf = (id: string): string => join(folder, `${id}.json`);
   const sync = async (): Promise<void> => {
     if (process.platform === 'win32') return;
@@ -62,8 +62,11 @@ export function openJournalStore(folder: string): JournalStore {
       } finally {
         await file.close();
       }
+      at('journal-synced');
       await rename(temporary, fileOf(journal.id));
+      at('journal-renamed');
       await sync();
+      at('journal-lasting');
     },
     async remove(id) {
       try {
@@ -72,6 +75,7 @@ export function openJournalStore(folder: string): JournalStore {
         if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
         throw error;
       }
+      at('journal-removed');
       await sync();
     },
     async list() {

@@ -4,6 +4,7 @@ import type { ParsedParams } from '../../protocol/methods.ts';
 import { IntegrationId, type CandidateDigest, type RelPath, type SessionId } from '../../protocol/primitives.ts';
 import type { IntegrationView } from '../../protocol/views.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
+import { withPoints } from '../crash-points.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';
 import type { Command } from '../session/decide.ts';
@@ -20,7 +21,7 @@ import {
   standing,
 } from './integrate.ts';
 import { openJournalStore, type FileChange, type JournalStore } from './integration-journal.ts';
-import { openTreeFiles } from './tree-files.ts';
+import { openTreeFiles, type TreeFiles } from './tree-files.ts';
 
 export interface ReviewDeskDeps {
   readonly sessions: Sessions;
@@ -35,6 +36,9 @@ export interface ReviewDeskDeps {
 /** How long a window may take to say which editors are unsaved, ms; then that is `unknown`. */
 const askMs = 2_000;
 
+/** Calls that touch the user's tree. */
+const treeCalls = new Set(['writeNew', 'replace', 'remove', 'makeFolder', 'removeFolder', 'syncFolder']);
+
 type Reviewer = ParsedParams<'candidate/reject'>['reviewer'];
 
 /** Decisions and what follows from them on the user's tree. Each is its own fact; one at a time on a session. */
@@ -46,7 +50,11 @@ export class ReviewDesk {
 
   constructor(deps: ReviewDeskDeps) {
     this.#deps = deps;
-    this.#journals = openJournalStore(join(deps.home, 'integrations'));
+    this.#journals = openJournalStore(join(deps.home, 'integrations'), deps.at);
+  }
+
+  async #openTree(root: string): Promise<TreeFiles> {
+    return withPoints(await openTreeFiles(root), 'tree', treeCalls, this.#deps.at);
   }
 
   /** Records acceptance of exactly these bytes, then integrates unless told otherwise. Throws what the decider and `integrate` throw. */
@@ -104,7 +112,7 @@ export class ReviewDesk {
       this.#deps.at('integration-intended');
       try {
         refuseUnsaved(changes, unsaved.paths);
-        const tree = await openTreeFiles(state.root);
+        const tree = await this.#openTree(state.root);
         const moved = await movedFiles(
           tree,
           this.#deps.contracts.get(state.contractDigest, state.root).contract.files,
@@ -156,7 +164,7 @@ export class ReviewDesk {
           id,
           purpose: 'undo',
           emptyFolders: owner.newFolders,
-          tree: await openTreeFiles(state.root),
+          tree: await this.#openTree(state.root),
           journals: this.#journals,
           changes,
           bytesOf: (sha256) => this.#deps.artefacts.get(sha256),
@@ -178,7 +186,7 @@ export class ReviewDesk {
     const { sessions, log, artefacts } = this.#deps;
     const recovered = await recoverIntegrations({
       journals: this.#journals,
-      openTree: openTreeFiles,
+      openTree: (root) => this.#openTree(root),
       bytesOf: (sha256) => artefacts.get(sha256),
       isOpen: (id) =>
         sessions

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { EscrowError } from '../../protocol/errors.ts';
 import { channelBounds, InsideReport, manifestDigest, Policy, replayAudit } from '../../protocol/executor.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
+import { withPoints } from '../crash-points.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
 import { declaredMode, judgeCollection } from './collection.ts';
 import { ContainerEngine, engineAddress, EngineFault, type InspectedContainer } from './engine.ts';
-import { withPoints } from './engine-points.ts';
 import { readByExec } from './exec-reader.ts';
 import { defaultImage, findBase, resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
@@ -27,13 +27,18 @@ import { preflightOf } from './preflight.ts';
 import { createOptions, profileDigestOf, profileNamed } from './profile.ts';
 import { killAndConfirm, removeAndConfirm } from './stop.ts';
 
+/** Calls that change a container or on which the record of one rests. */
+const engineCalls = new Set(['create', 'start', 'attach', 'inspect', 'kill', 'remove', 'list', 'exec']);
 const nonceVariable = 'ESCROW_NONCE';
 /** Placing waits for nobody, but memory is not for a whole workspace in base64 at once. */
 const placedTogether = 32;
 
 /** The container side of the Kernel: one engine, our containers in it, their channels. */
 export function createSandboxService(options: SandboxServiceOptions): SandboxService {
-  const connection = connect(options);
+  const connected = connectEngine(options.engineHost);
+  const { at } = options;
+  const connection =
+    at === undefined || connected instanceof EngineFault ? connected : withPoints(connected, 'engine', engineCalls, at);
   const engine = (): ContainerEngine => {
     if (connection instanceof EngineFault) throw connection;
     return connection;
@@ -68,6 +73,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       chain,
       log: (level, text, data) => log(level, text, data),
       onUse: (use) => monitorOf(engineId).add(use),
+      ...(at === undefined ? {} : { at }),
     });
     const entry = { engineId, name, channel };
     ids.set(name, engineId);
@@ -279,10 +285,10 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
   };
 }
 
-function connect(options: SandboxServiceOptions): ContainerEngine | EngineFault {
+/** The engine that a setting (null: none) leads to, or why none can be spoken to. */
+export function connectEngine(engineHost: string | null): ContainerEngine | EngineFault {
   try {
-    const engine = new ContainerEngine(engineAddress(options.engineHost, process.env['DOCKER_HOST'], process.platform));
-    return options.at === undefined ? engine : withPoints(engine, options.at);
+    return new ContainerEngine(engineAddress(engineHost, process.env['DOCKER_HOST'], process.platform));
   } catch (error) {
     if (EngineFault.is(error)) return error;
     throw error;
@@ -379,8 +385,8 @@ function sandboxFault(error: unknown): unknown {
   return faultOf(error);
 }
 
-/** The two methods that speak in EscrowErrors. */
-async function coded<T>(work: () => Promise<T>): Promise<T> {
+/** For what speaks in EscrowErrors: EngineFaults become EngineUnavailable. */
+export async function coded<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
