@@ -14,7 +14,13 @@ export interface BindingParts {
   readonly asked: { readonly [K in keyof InferenceOptions]?: InferenceOptions[K] | undefined };
   readonly switches: LoopSwitches;
   readonly promptDigest: Sha256;
-  readonly image: { readonly reference: string; readonly digest: string; readonly executorDigest: Sha256 };
+  readonly image: {
+    readonly reference: string;
+    readonly digest: string;
+    readonly executorDigest: Sha256;
+    /** Digest of the preparation record; null: set-up made it. */
+    readonly record?: Sha256 | null;
+  };
   readonly profile: { readonly name: string; readonly digest: Sha256 };
 }
 
@@ -80,7 +86,11 @@ export async function makeBinding(parts: BindingParts): Promise<Binding> {
     options,
     switches: parts.switches,
     promptDigest: parts.promptDigest,
-    image: { reference: parts.image.reference, digest: parts.image.digest },
+    image: {
+      reference: parts.image.reference,
+      digest: parts.image.digest,
+      ...(parts.image.record === undefined ? {} : { record: parts.image.record }),
+    },
     executorDigest: parts.image.executorDigest,
     profile: { name: parts.profile.name, digest: parts.profile.digest },
     synthetic: engine.synthetic,

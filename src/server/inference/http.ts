@@ -21,8 +21,9 @@ export interface HttpReply {
 
 /**
  * Node's own client, without what a browser-like `fetch` adds: no redirect is followed, no proxy variable is read
- * (agents of our own, so `NODE_USE_ENV_PROXY` is without effect), no header time-out of 300 s, no retry, no
- * decompression, one connection a request.
+ * (agents of our own, so `NODE_USE_ENV_PROXY` is without effect), no header time-out of 300 s, no retry of what was sent,
+ * no decompression. A POST has a connection of its own. Small questions share connections that stay open between them; a
+ * question on one that the engine had closed meanwhile is asked once more on a new one.
  */
 export interface HttpClient {
   /** Resolves with the headers; the caller reads or destroys the body. Throws HttpFault, or the signal's reason. */
@@ -40,10 +41,22 @@ export interface HttpClient {
 /** Bytes of a small answer (tags, ps, show): a machine with a thousand models stays below 1 MiB. */
 const smallAnswerLimit = 8_388_608;
 
-/** Makes a client for one host. It holds no connection between requests, so there is nothing to close. */
+/** Connections for small questions, and how long one stays open unused, in ms. */
+const smallConnections = 4;
+const smallIdleMs = 4000;
+
+/** Makes a client for one host. What it holds between requests keeps no process alive and closes by itself. */
 export function createHttpClient(host: InferenceHost): HttpClient {
-  const agent = host.protocol === 'https:' ? new HttpsAgent({ keepAlive: false }) : new HttpAgent({ keepAlive: false });
-  const open = host.protocol === 'https:' ? httpsRequest : httpRequest;
+  const secure = host.protocol === 'https:';
+  const once = secure ? new HttpsAgent({ keepAlive: false }) : new HttpAgent({ keepAlive: false });
+  const kept = {
+    keepAlive: true,
+    maxSockets: smallConnections,
+    maxFreeSockets: smallConnections,
+    timeout: smallIdleMs,
+  };
+  const shared = secure ? new HttpsAgent(kept) : new HttpAgent(kept);
+  const open = secure ? httpsRequest : httpRequest;
 
   const send: HttpClient['send'] = (method, path, body, signal) =>
     new Promise((resolve, reject) => {
@@ -52,7 +65,7 @@ export function createHttpClient(host: InferenceHost): HttpClient {
         return;
       }
       const request: ClientRequest = open({
-        agent,
+        agent: method === 'GET' ? shared : once,
         host: host.hostname,
         port: host.port,
         path,
@@ -67,6 +80,8 @@ export function createHttpClient(host: InferenceHost): HttpClient {
       });
       request.on('error', (error: NodeJS.ErrnoException) => {
         if (signal.aborted) reject(signal.reason as Error);
+        else if (method === 'GET' && request.reusedSocket && error.code === 'ECONNRESET')
+          send(method, path, body, signal).then(resolve, reject);
         else reject(new HttpFault('unreachable', error.code ?? error.message, { cause: error }));
       });
       request.on('response', (response) => {
