@@ -14,6 +14,7 @@ import { createLanguageService } from './contract/language.ts';
 import { shippedContracts } from './contract/shipped.ts';
 import { Engines } from './engines.ts';
 import { HealthWatch } from './health.ts';
+import { ImageService } from './image/image-service.ts';
 import { makeBinding } from './inference/binding.ts';
 import type { KernelShellDeps } from './kernel-process.ts';
 import { candidateOf } from './review/candidate.ts';
@@ -59,10 +60,11 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   let draining = false;
 
   const tasks = new Tasks(log);
-  const sandbox = createSandboxService({
+  const executorPath = join(distDir, 'executor.cjs');
+  const containers = createSandboxService({
     homeId: store.homeId,
     instanceId,
-    executorPath: join(distDir, 'executor.cjs'),
+    executorPath,
     engineHost: settings.engineHost,
     at,
     now,
@@ -84,6 +86,20 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   const slots = new Slots(settings.concurrentSandboxes, () => broadcast('status', null));
   const contracts = new ContractBook(store, now, new Set(Object.values(shippedContracts)));
   const runs = new RunLedger(store, now);
+  const images = new ImageService({
+    engineHost: settings.engineHost,
+    executorPath,
+    home,
+    store,
+    contracts,
+    sandbox: containers,
+    bound: () => new Set(sessions.open().map((id) => sessions.get(id).binding.image.digest)),
+    changed: () => tasks.own('health', health.probe()),
+    tasks,
+    log,
+    now,
+  });
+  const sandbox = images.checking();
   const health = new HealthWatch({
     sandbox,
     engines,
@@ -290,10 +306,22 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       const { root, diagnostics } = await checkContract(path, text);
       return { root, diagnostics: [...diagnostics] };
     },
-    'contract/freeze': async ({ path }) => contracts.record(await freezeContract(path)),
+    'contract/freeze': async ({ path }) => {
+      const frozen = await freezeContract(path);
+      return contracts.record(frozen, await images.baseOf(frozen.contract));
+    },
     'contract/get': ({ digest }) => contracts.get(digest),
     'contract/list': ({ root }) => ({ contracts: [...contracts.list(root)] }),
     'contract/baseline': ({ digest }, { signal, progress }) => verifier.baseline(digest, signal, progress),
+
+    'image/plan': (params) => images.plan(params),
+    'image/prepare': (params, { signal, progress }) => images.prepare(params, signal, progress),
+    'image/decline': ({ plan, reviewer }) => {
+      images.desk.decline(plan, reviewer.name, reviewer.channel);
+      return {};
+    },
+    'image/list': () => images.list(),
+    'image/prune': (params, { client }) => images.prune(params, client.hello.name),
 
     'session/start': (params, { client }) => desk.start(client, params),
     'session/list': ({ root, before, beforeSession, limit }) => {
@@ -408,6 +436,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     language: createLanguageService(),
     async reconcile() {
       tasks.own('health', health.probe());
+      tasks.own('sweep of preparations', images.desk.sweep());
       await review.reconcile();
       verifier.reconcile();
       desk.reconcile();
@@ -436,6 +465,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       log('info', 'draining', { reason });
       broadcast('status', null);
       verifier.cancelAll();
+      images.end();
       desk.settleAll('kernel_drain');
       const settled = await tasks.settled(drainMs);
       if (!settled) log('warn', 'drained with work left: the next Kernel reconciles it', { tasks: tasks.count });

@@ -110,6 +110,25 @@ export class ContractBook {
     };
   }
 
+  /** Fixes what the base stands for where nothing was there at the freeze: from now on that image counts. */
+  fixBase(digest: ContractDigest, base: NonNullable<FreezeRecord['base']>): void {
+    for (const record of this.#records(digest)) {
+      if (record.base?.digest !== undefined && record.base.digest !== null) continue;
+      const fixed = { ...record, base };
+      const row = this.#store.view('contract', recordKey(digest, record.root));
+      this.#append(digest, { type: 'contract.base-fixed', data: { root: record.root, base } }, [
+        {
+          kind: 'contract',
+          key: recordKey(digest, record.root),
+          root: record.root,
+          createdAt: row?.createdAt ?? record.frozenAt,
+          updatedAt: this.#now(),
+          json: fixed as unknown as Json,
+        },
+      ]);
+    }
+  }
+
   /** Lock files and manifests that the image's packages are made from: nothing else of the repository is near. */
   async dependencyFiles(contract: FrozenContract): Promise<readonly PlacedFile[]> {
     return this.#files(dependencyEntries(contract));
@@ -182,11 +201,16 @@ export class ContractBook {
   }
 
   #records(digest: ContractDigest): readonly FreezeRecord[] {
-    const frozen = this.#store.load(streamOf(digest)).filter((e) => e.type === 'contract.frozen');
     const latest = new Map<string, FreezeRecord>();
-    for (const event of frozen) {
-      const record = event.data as unknown as FreezeRecord;
-      latest.set(record.root, record);
+    for (const { type, data } of this.#store.load(streamOf(digest))) {
+      if (type === 'contract.frozen') {
+        const record = data as unknown as FreezeRecord;
+        latest.set(record.root, record);
+      } else if (type === 'contract.base-fixed') {
+        const { root, base } = data as unknown as Required<Pick<FreezeRecord, 'root' | 'base'>>;
+        const record = latest.get(root);
+        if (record !== undefined) latest.set(root, { ...record, base });
+      }
     }
     return [...latest.values()];
   }

@@ -44,8 +44,8 @@ export interface InstalledPackages {
  * Writes installed packages as a layer: below /deps, all of root, only folders, plain files and links that stay inside.
  * Throws EscrowError PreparationFailed for anything else.
  */
-export async function packPackages(layer: Pack, installed: InstalledPackages): Promise<PackedTree> {
-  const writer = new TreeWriter(layer, installed);
+export async function packPackages(layer: Pack, installed: InstalledPackages, maxBytes: number): Promise<PackedTree> {
+  const writer = new TreeWriter(layer, installed, maxBytes);
   const top = dependencyPaths.root.slice(1);
   await addEmpty(layer, folderHeader(top));
   if (installed.npm !== null) {
@@ -79,8 +79,10 @@ class TreeWriter {
   #files = 0;
   #bytes = 0;
   #entries = 0;
+  readonly #maxBytes: number;
 
-  constructor(layer: Pack, installed: InstalledPackages) {
+  constructor(layer: Pack, installed: InstalledPackages, maxBytes: number) {
+    this.#maxBytes = maxBytes;
     this.#layer = layer;
     this.#installed = installed;
   }
@@ -129,6 +131,7 @@ class TreeWriter {
         } else await addStream(this.#layer, header, hashing());
         this.#files += 1;
         this.#bytes += stats.size;
+        if (this.#bytes > this.#maxBytes) throw failed(`more than ${Math.round(this.#maxBytes / 1e6)} MB`);
         this.#note(target, mode, stats.size === 0 ? sha256('') : content.digest('hex'));
       } else throw failed(`${relative} is neither a file nor a folder`);
     }

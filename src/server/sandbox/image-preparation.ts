@@ -12,6 +12,7 @@ import { EngineFault, type ContainerEngine, type ImageFacts } from './engine.ts'
 import { launcherProgram, launcherScript, syscallProbeProgram } from './inside-programs.ts';
 import { imageLayout, labelKeys, productLabel } from './labels.ts';
 import type { PackedTree } from './dependency-layer.ts';
+import { removeImages } from './opaque-steps.ts';
 import { addBytes, addEmpty, addStream, rootOwned, type Header } from './tar-writing.ts';
 
 /** Preparing takes about 15 s; on a machine under load a few times that. */
@@ -44,8 +45,8 @@ export interface PreparationInput {
   readonly executorPath: string;
   /** Packages to be put between base and executor. */
   readonly dependencies?: { readonly digest: Sha256; readonly write: (layer: Pack) => Promise<PackedTree> } | null;
-  /** Opaque steps: `over` runs them over the base and gives the id of what they left, which is flattened as a base is. */
-  readonly steps?: { readonly digest: Sha256; readonly over: (base: string) => Promise<string> } | null;
+  /** Opaque steps: `over` runs them over the flat base and gives what they left (newest last), flattened as a base is. */
+  readonly steps?: { readonly digest: Sha256; readonly over: (base: string) => Promise<readonly string[]> } | null;
   /** The Kernel's home that pays for it: only that home prunes it. Absent: set-up. */
   readonly homeId?: string;
   readonly log: (message: string) => void;
@@ -149,19 +150,30 @@ class Making {
     if (there !== undefined) return there.id;
     const { log, base: reference, nodeVersion, steps } = this.#input;
     const labels = this.#labels('flat');
-    const flattenFiles = (files: string) =>
+    const flattenFiles = (files: string, kind: typeof labels) =>
       this.#timed('flatten', async () => ({
-        id: await flatten(this.#engine, files, base.Architecture, this.#input, labels),
+        id: await flatten(this.#engine, files, base.Architecture, this.#input, kind),
         packed: null,
       }));
-    log(`flattening ${reference} (${Math.round(base.Size / 1e6)} MB) and adding Node ${nodeVersion}`);
-    if (steps === null || steps === undefined) return flattenFiles(baseFiles);
-    const over = await this.#timed('opaque', async () => ({ id: await steps.over(base.Id), packed: null }));
-    const flat = await withFileContainer(this.#engine, over, undefined, flattenFiles);
-    // Its files are in the flat one; its configuration is not wanted by anybody.
-    await this.#engine.removeImage(over, true);
-    this.#made.splice(this.#made.indexOf(over), 1);
-    return flat;
+    const plain = async (): Promise<string> => {
+      log(`flattening ${reference} (${Math.round(base.Size / 1e6)} MB) and adding Node ${nodeVersion}`);
+      return flattenFiles(baseFiles, this.#labels('flat', null));
+    };
+    if (steps === null || steps === undefined) return plain();
+    // Steps run over what is flat already: a base's volumes, health checks and variables take no part.
+    const below =
+      newest(await findImages(this.#engine, 'flat', { ...this.#key, steps: null }, this.#node))?.id ?? (await plain());
+    const started = performance.now();
+    const left = await steps.over(below);
+    this.steps.push({ kind: 'opaque', ms: Math.round(performance.now() - started), packed: null });
+    try {
+      return await withFileContainer(this.#engine, left.at(-1) ?? below, undefined, (files) =>
+        flattenFiles(files, labels),
+      );
+    } finally {
+      // Their files are in the flat one; what they are configured to is not wanted by anybody.
+      await removeImages(this.#engine, left);
+    }
   }
 
   async packages(flat: string): Promise<string> {
@@ -201,7 +213,7 @@ class Making {
 
   /** Newest first. Never throws: the fault that led here is the one to be told. */
   async undo(): Promise<void> {
-    for (const id of this.#made.toReversed()) await this.#engine.removeImage(id, true).catch(() => {});
+    await removeImages(this.#engine, this.#made);
   }
 
   /** Only as fast as the engine reads: the two go together. */
@@ -231,8 +243,11 @@ class Making {
     return id;
   }
 
-  #labels(image: 'flat' | 'dependencies' | 'prepared'): Readonly<Record<string, string>> {
-    const { base, dependencies, steps } = this.#key;
+  #labels(
+    image: 'flat' | 'dependencies' | 'prepared',
+    steps: Sha256 | null = this.#key.steps,
+  ): Readonly<Record<string, string>> {
+    const { base, dependencies } = this.#key;
     const { homeId } = this.#input;
     return {
       [labelKeys.product]: productLabel,

@@ -24,7 +24,17 @@ export interface StoredEvent {
 
 /** A row of a projection: rebuilt from events, written in the same transaction as they are. */
 export interface ViewRow {
-  readonly kind: 'session' | 'open' | 'contract' | 'run' | 'baseline' | 'ledger' | 'approval' | 'inventory';
+  readonly kind:
+    | 'session'
+    | 'open'
+    | 'contract'
+    | 'run'
+    | 'baseline'
+    | 'ledger'
+    | 'approval'
+    | 'inventory'
+    | 'image'
+    | 'image-approval';
   readonly key: string;
   /** For filtering lists; empty where it has no meaning. */
   readonly root: string;
