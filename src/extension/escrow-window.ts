@@ -383,12 +383,11 @@ function unsavedOf(paths: readonly string[]): readonly string[] {
 /** The line above a view's rows: since when they may be wrong, and (once, in the first view) why. */
 function viewMessage(state: WindowState, { t, time }: TreeWords, length: 'full' | 'short'): string {
   const { connection, lastHeardAt } = state;
-  if (connection.kind === 'lost' && lastHeardAt !== null) {
-    const since = t('Not connected; last observed {0}.', time(lastHeardAt));
+  if (connection.kind === 'lost') {
+    const since = lastHeardAt === null ? '' : t('Not connected; last observed {0}.', time(lastHeardAt));
     if (length === 'short') return since;
-    return [since, visible(connection.reason, 300), connection.retrying ? t('Trying again.') : visible(connection.next)]
-      .filter((part) => part !== '')
-      .join(' ');
+    const next = connection.retrying ? t('Trying again.') : visible(connection.next, 300);
+    return [since, visible(connection.reason, 300), next].filter((part) => part !== '').join(' ');
   }
   if (connection.kind === 'connected' && connection.catchingUp) return t('Catching up…');
   return '';

@@ -3,7 +3,7 @@ import * as vscode from 'vscode';
 import type { BaselineView, ContractView } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { commands, contractGlob } from '../ids.ts';
-import { requireImage } from '../images/image-commands.ts';
+import { withImage } from '../images/image-commands.ts';
 import { showInformation } from '../messages.ts';
 import { isRow } from '../tree-argument.ts';
 import { shortDigest } from '../trees/words.ts';
@@ -81,14 +81,13 @@ async function pickContract(found: readonly vscode.Uri[]): Promise<vscode.Uri | 
 
 /** Runs the baseline of a frozen contract as an operation of the window. */
 export async function runBaseline(parts: WindowParts, contract: ContractView): Promise<BaselineView> {
-  await requireImage(parts, contract.digest);
-  return parts.operations.run(
-    vscode.l10n.t('Checking the baseline'),
-    visible(contract.contract.title),
-    (token, progress) =>
+  const title = visible(contract.contract.title);
+  return withImage(parts, contract.digest, () =>
+    parts.operations.run(vscode.l10n.t('Checking the baseline'), title, (token, progress) =>
       parts.link.request('contract/baseline', { digest: contract.digest }, token, (detail) => {
-        progress(`${visible(contract.contract.title)} · ${visible(detail)}`);
+        progress(`${title} · ${visible(detail)}`);
       }),
+    ),
   );
 }
 

@@ -46,7 +46,7 @@ async function ask(parts: WindowParts, plan: ImagePlan): Promise<Answer> {
  * Makes sure that the image of a contract (or the default one) is there: asks a person where something would have to be
  * made or fetched. False when they said no or left. Throws EscrowError.
  */
-export async function ensureImage(parts: WindowParts, digest: ContractDigest | undefined): Promise<boolean> {
+async function ensureImage(parts: WindowParts, digest: ContractDigest | undefined): Promise<boolean> {
   const { link, observer } = parts;
   const which = digest === undefined ? {} : { digest };
   const plan = await link.request('image/plan', which);
@@ -77,10 +77,20 @@ export async function ensureImage(parts: WindowParts, digest: ContractDigest | u
   return true;
 }
 
-/** As `ensureImage`, for work that cannot go on without the image. */
-export async function requireImage(parts: WindowParts, digest: ContractDigest): Promise<void> {
-  if (await ensureImage(parts, digest)) return;
-  throw new EscrowError('Cancelled', vscode.l10n.t('The sandbox image was not prepared.'), '');
+/**
+ * Does work that needs the image of a contract. Where it is missing, a person is asked, it is prepared, and the work is
+ * begun once more. Rejects with `Cancelled` when they said no.
+ */
+export async function withImage<T>(parts: WindowParts, digest: ContractDigest, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!EscrowError.is(error, 'ImageUnavailable')) throw error;
+    if (!(await ensureImage(parts, digest))) {
+      throw new EscrowError('Cancelled', vscode.l10n.t('The sandbox image was not prepared.'), '');
+    }
+    return work();
+  }
 }
 
 export function imageCommands(parts: WindowParts): CommandTable {

@@ -6,7 +6,7 @@ import type { SessionView } from '../../protocol/views.ts';
 import { chooseContract, requireDiscriminating, runBaseline } from '../contracts/contract-commands.ts';
 import { asOutput } from '../documents/plain-texts.ts';
 import { workspaceUri } from '../documents/workspace-files.ts';
-import { requireImage } from '../images/image-commands.ts';
+import { withImage } from '../images/image-commands.ts';
 import { commands, views } from '../ids.ts';
 import { showInformation } from '../messages.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
@@ -101,13 +101,11 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       const model = await chooseModel(models, contract);
       if (model === undefined) return;
       await vscode.commands.executeCommand(`${views.sessions}.focus`);
-      await requireImage(parts, frozen.digest);
       const baseline = frozen.baseline?.result === 'discriminates' ? frozen.baseline : await runBaseline(parts, frozen);
       for (const check of baseline.checks) log.info(`baseline ${check.id}: ${check.verdict}\n${check.tail}`);
       requireDiscriminating(baseline);
-      const started = await startWithinBudget(
-        { digest: frozen.digest, root: frozen.root, ...model },
-        frozen.contract.title,
+      const started = await withImage(parts, frozen.digest, () =>
+        startWithinBudget({ digest: frozen.digest, root: frozen.root, ...model }, frozen.contract.title),
       );
       if (started === undefined) return;
       observer.took(started.session, started.token);
