@@ -39,6 +39,7 @@ async function main(): Promise<void> {
     // Unit tests need packages and bundles only; every other layer needs the engine.
     await setUp(createUi(values.yes === true), {
       engine: wanted.some((layer) => layer !== 'unit'),
+      podman: wanted.includes('sandbox'),
       workbench: wanted.includes('e2e'),
     });
     await Promise.all([...bundleNames.map((name) => bundle(name, false)), copyAssets()]);

@@ -11,6 +11,8 @@ export interface SetUpParts {
   readonly engine: boolean;
   /** A base image of one's own, already in the engine; the default base otherwise. */
   readonly base?: string | undefined;
+  /** Podman beside it, whose compatible API the sandbox tests use too; only where Debian's packages can bring it. */
+  readonly podman?: boolean | undefined;
   /** VS Code's server build and a browser, for the e2e tests. */
   readonly workbench: boolean;
 }
@@ -22,6 +24,17 @@ async function ensureGit(ui: Ui): Promise<void> {
   if (!(await isDebian()))
     throw new SetupError('git is not installed', 'Install git, then run the same command again.');
   await ensureDebianPackages(['git'], 'contracts take their files from what git tracks', ui);
+}
+
+/** Podman with the runtime and the init program that it wants. Where it can't be had, its tests say that they are skipped. */
+async function ensurePodman(ui: Ui): Promise<void> {
+  if (!(await isDebian())) return;
+  try {
+    await ensureDebianPackages(['podman', 'runc', 'catatonit'], 'the sandbox is tested on both engines', ui);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    ui.log(`without Podman: ${error.message}; its tests are skipped`);
+  }
 }
 
 /**
@@ -37,5 +50,6 @@ export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
     await bundle('executor', false);
     await ensurePreparedImage(ui, parts.base ?? (await ensureBaseImage(ui)));
   }
+  if (parts.podman === true) await ensurePodman(ui);
   if (parts.workbench) await ensureWorkbench(ui);
 }

@@ -465,6 +465,15 @@ export const Health = z.strictObject({
 });
 export type Health = z.infer<typeof Health>;
 
+/** One thing that was looked at in the container engine. `next` is the mend, empty where nothing is wrong. */
+export const EngineFinding = z.strictObject({
+  code: z.string(),
+  ok: z.boolean(),
+  detail: z.string(),
+  next: z.string(),
+});
+export type EngineFinding = z.infer<typeof EngineFinding>;
+
 export const KernelStatus = z.strictObject({
   version: z.string(),
   protocol: z.number().int(),
@@ -476,7 +485,12 @@ export const KernelStatus = z.strictObject({
   clients: z.array(z.strictObject({ clientId: ClientId, kind: z.string(), name: z.string() })),
   executionEnabled: z.boolean(),
   draining: z.boolean(),
-  engine: Health.extend({ name: z.string().nullable(), version: z.string().nullable() }),
+  engine: Health.extend({
+    name: z.string().nullable(),
+    version: z.string().nullable(),
+    /** Absent until the engine was looked at. */
+    findings: z.array(EngineFinding).optional(),
+  }),
   image: Health.extend({ digest: z.string().nullable() }),
   inference: Health.extend({ host: z.string(), version: z.string().nullable() }),
   storage: Health.extend({ artefactBytes: z.number(), events: z.number().int() }),

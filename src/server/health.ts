@@ -79,7 +79,11 @@ export class HealthWatch {
     const [engine, inference] = await Promise.all([this.#deps.sandbox.preflight(), this.#inference()]);
     const image = await this.#lookAtImage();
     const before = JSON.stringify(stable(this.#parts));
-    this.#parts = { engine: { ...engine.health, name: engine.name, version: engine.version }, image, inference };
+    this.#parts = {
+      engine: { ...engine.health, name: engine.name, version: engine.version, findings: [...engine.findings] },
+      image,
+      inference,
+    };
     if (JSON.stringify(stable(this.#parts)) !== before) this.#deps.changed();
   }
 

@@ -5,7 +5,7 @@ import type { Command } from '../command.ts';
 import { exitCodeOfThrown, exitCodes } from '../exit-code.ts';
 import type { Lines } from '../format.ts';
 import { styled } from '../output.ts';
-import { partsLines, statusLines } from './kernel.ts';
+import { findingLines, partsLines, statusLines } from './kernel.ts';
 
 const run = promisify(execFile);
 
@@ -44,6 +44,7 @@ export const doctor: Command = {
     try {
       const status = await (await kernel.connect()).call('kernel/probe', {});
       for (const line of partsLines(status)) out.line(...line);
+      for (const line of findingLines(status)) out.line(...line);
       out.line();
       for (const line of statusLines(status)) out.line(...line);
       const usable = [status.engine, status.image, status.storage].every(

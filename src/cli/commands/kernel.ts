@@ -8,7 +8,7 @@ import { count, given, type Command } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
 import { healthLines, time, type Lines } from '../format.ts';
 import type { KernelAccess, KernelLink } from '../kernel-access.ts';
-import type { Output } from '../output.ts';
+import { styled, type Output } from '../output.ts';
 
 /** What `kernel status` and `doctor` show of the Kernel itself. */
 export function statusLines(status: KernelStatus): Lines {
@@ -28,6 +28,18 @@ export function statusLines(status: KernelStatus): Lines {
 }
 
 /** The health of each part, in the order in which they depend on each other. */
+/** Every finding about the container engine, each that is not well with its mend. For `doctor`. */
+export function findingLines(status: KernelStatus): Lines {
+  return (status.engine.findings ?? []).flatMap((finding): Lines => [
+    [
+      styled('dim', '            '),
+      finding.ok ? styled('green', 'ok') : styled('red', 'missing'),
+      ` · ${finding.code.replaceAll('_', ' ')}: ${finding.detail}`,
+    ],
+    ...(finding.next === '' ? [] : ([[styled('dim', '              → '), finding.next]] as Lines)),
+  ]);
+}
+
 export function partsLines(status: KernelStatus): Lines {
   return [
     ...healthLines('storage', status.storage),

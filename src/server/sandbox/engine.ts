@@ -75,7 +75,11 @@ export function engineAddress(
   throw new EngineFault('unsupported', `${url.protocol} addresses of container engines are not supported`);
 }
 
+/** Two engines speak this API, and want some things otherwise. */
+export type EngineFlavour = 'docker' | 'podman';
+
 export interface EngineVersion {
+  readonly flavour: EngineFlavour;
   readonly name: string;
   readonly version: string;
   readonly api: string;
@@ -84,12 +88,15 @@ export interface EngineVersion {
 
 export interface EngineInfo {
   readonly cpus: number;
+  readonly rootless: boolean;
   readonly memoryBytes: number;
   readonly cgroupVersion: string;
   readonly securityOptions: readonly string[];
   readonly initBinary: string;
   readonly storageRoot: string;
   readonly swapLimit: boolean;
+  readonly memoryLimit: boolean;
+  readonly cpuLimit: boolean;
   readonly pidsLimit: boolean;
 }
 
@@ -133,6 +140,7 @@ export type CreateOptions = Docker.ContainerCreateOptions;
 
 /** Of `GET /info`; what an engine leaves out counts as not there. */
 const InfoReply = z.object({
+  Rootless: z.boolean().optional().catch(undefined),
   NCPU: z.number().catch(0),
   MemTotal: z.number().catch(0),
   CgroupVersion: z.string().catch(''),
@@ -140,6 +148,8 @@ const InfoReply = z.object({
   InitBinary: z.string().catch(''),
   DockerRootDir: z.string().catch(''),
   SwapLimit: z.boolean().catch(false),
+  MemoryLimit: z.boolean().catch(false),
+  CpuCfsQuota: z.boolean().catch(false),
   PidsLimit: z.boolean().catch(false),
 });
 
@@ -147,6 +157,7 @@ const InfoReply = z.object({
 export class ContainerEngine {
   readonly #address: EngineAddress;
   #client: Docker | undefined;
+  #flavour: EngineFlavour = 'docker';
 
   constructor(address: EngineAddress) {
     this.#address = address;
@@ -156,11 +167,17 @@ export class ContainerEngine {
     const plain = this.#connect(undefined);
     const found = await settled('version', plain.version(), requestMs);
     return {
-      name: found.Components?.[0]?.Name ?? 'Docker',
+      flavour: flavourOf(found),
+      name: flavourOf(found) === 'podman' ? 'Podman' : 'Docker',
       version: found.Version,
       api: found.ApiVersion,
       architecture: found.Arch,
     };
+  }
+
+  async flavour(): Promise<EngineFlavour> {
+    await this.#negotiated();
+    return this.#flavour;
   }
 
   async info(): Promise<EngineInfo> {
@@ -168,12 +185,15 @@ export class ContainerEngine {
     const found = InfoReply.parse(await settled('info', client.info(), requestMs));
     return {
       cpus: found.NCPU,
+      rootless: found.Rootless ?? (found.SecurityOptions ?? []).some((text) => text.includes('name=rootless')),
       memoryBytes: found.MemTotal,
       cgroupVersion: found.CgroupVersion,
       securityOptions: found.SecurityOptions ?? [],
       initBinary: found.InitBinary,
       storageRoot: found.DockerRootDir,
       swapLimit: found.SwapLimit,
+      memoryLimit: found.MemoryLimit,
+      cpuLimit: found.CpuCfsQuota,
       pidsLimit: found.PidsLimit,
     };
   }
@@ -290,11 +310,46 @@ export class ContainerEngine {
     };
   }
 
+  async createVolume(
+    name: string,
+    options: Readonly<Record<string, string>>,
+    labels: Readonly<Record<string, string>>,
+  ): Promise<void> {
+    const client = await this.#negotiated();
+    const creating = client.createVolume({
+      Name: name,
+      Driver: 'local',
+      DriverOpts: { ...options },
+      Labels: { ...labels },
+    });
+    await settled('volume', creating, requestMs);
+  }
+
+  async volumes(
+    labels: readonly string[],
+  ): Promise<readonly { readonly name: string; readonly labels: Readonly<Record<string, string>> }[]> {
+    const client = await this.#negotiated();
+    const found = await settled('volumes', client.listVolumes({ filters: { label: [...labels] } }), requestMs);
+    return (found.Volumes ?? []).map((volume) => ({ name: volume.Name, labels: volume.Labels ?? {} }));
+  }
+
+  /** Throws `conflict` while a container uses it. */
+  async removeVolume(name: string): Promise<void> {
+    const client = await this.#negotiated();
+    await settled('remove volume', client.getVolume(name).remove(), requestMs);
+  }
+
   async images(labels: readonly string[]): Promise<readonly ImageFacts[]> {
     const client = await this.#negotiated();
     // All: an image without a tag that another one is built on is hidden otherwise.
-    const which = { all: true, ...(labels.length === 0 ? {} : { filters: { label: [...labels] } }) };
-    const found = await settled('images', client.listImages(which), requestMs);
+    const filters = labels.length === 0 || this.#flavour === 'podman' ? {} : { filters: { label: [...labels] } };
+    const listed = await settled('images', client.listImages({ all: true, ...filters }), requestMs);
+    // Podman 4.3 finds nothing for several labels at once: what counts is looked at here.
+    const has = (label: string, of: Readonly<Record<string, string>> | null): boolean => {
+      const [key = '', ...value] = label.split('=');
+      return of?.[key] === value.join('=');
+    };
+    const found = listed.filter((image) => labels.every((label) => has(label, image.Labels as Record<string, string>)));
     return found.map((image) => ({
       id: image.Id,
       // Engines write a name for "no name".
@@ -325,7 +380,7 @@ export class ContainerEngine {
   /** Makes an image from a tar stream of files, with nothing but the given labels as its configuration. Returns its id. */
   async importFiles(tar: Readable, labels: Readonly<Record<string, string>>, reference?: string): Promise<string> {
     const client = await this.#negotiated();
-    const changes = Object.entries(labels).map(([key, value]) => `LABEL ${key}=${JSON.stringify(value)}`);
+    const changes = labelInstructions(labels);
     const progress = (await unbounded(
       'import',
       // The types know the path of a file only; the client pipes any stream.
@@ -402,9 +457,11 @@ export class ContainerEngine {
     const client = await this.#negotiated();
     const named = name === null ? {} : { repo: name.repository, tag: name.tag };
     const body = { Labels: labels, Cmd: null, Env: [], Entrypoint: null };
+    // Podman 4.3 takes no configuration from the body.
+    const changes = this.#flavour === 'podman' ? { changes: labelInstructions(labels).join('\n') } : {};
     const committed = (await settled(
       'commit',
-      client.getContainer(id).commit({ _query: { container: id, ...named, pause: false }, _body: body }),
+      client.getContainer(id).commit({ _query: { container: id, ...named, pause: false, ...changes }, _body: body }),
       commitMs,
     )) as { Id: string };
     return committed.Id;
@@ -442,9 +499,19 @@ export class ContainerEngine {
         `the engine speaks API ${found.MinAPIVersion ?? '?'} to ${found.ApiVersion}, needed is ${oldestApi.major}.${oldestApi.minor} to ${newestApi.major}.${newestApi.minor}`,
       );
     }
+    this.#flavour = flavourOf(found);
     this.#client = this.#connect(`v${agreed.major}.${agreed.minor}`);
     return this.#client;
   }
+}
+
+function labelInstructions(labels: Readonly<Record<string, string>>): string[] {
+  return Object.entries(labels).map(([key, value]) => `LABEL ${key}=${JSON.stringify(value)}`);
+}
+
+function flavourOf(version: object): EngineFlavour {
+  const { Components: parts } = version as { Components?: readonly { readonly Name?: string }[] | null };
+  return parts?.some(({ Name: name }) => /podman/i.test(name ?? '')) === true ? 'podman' : 'docker';
 }
 
 function parseApi(text: string): ApiVersion {

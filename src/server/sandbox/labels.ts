@@ -20,6 +20,8 @@ export const labelKeys = {
   dependencies: 'escrow.dependencies',
   /** Digest of the opaque steps that were run over the base; absent where there were none. */
   steps: 'escrow.steps',
+  /** Of volumes (Podman): the container that they belong to. */
+  container: 'escrow.container',
   /** Version of what lies where in the image. */
   layout: 'escrow.layout',
 } as const;

@@ -4,14 +4,25 @@ import type { EngineHealth } from './port.ts';
 
 type Finding = EngineHealth['findings'][number];
 
-/** Asks the engine what it is and what of our profile it can enforce. Never throws. */
-export async function preflightOf(engine: ContainerEngine | EngineFault, now: () => WallTime): Promise<EngineHealth> {
+/** Where Podman looks for the init program of a container (its compatible API knows no other place). */
+const podmanInits = [
+  '/usr/libexec/podman/catatonit',
+  '/usr/local/libexec/podman/catatonit',
+  '/usr/lib/podman/catatonit',
+];
+
+/** Asks the engine what it is and what of our profile it can enforce. Never throws. `exists` looks at this machine. */
+export async function preflightOf(
+  engine: ContainerEngine | EngineFault,
+  now: () => WallTime,
+  exists: (path: string) => boolean,
+): Promise<EngineHealth> {
   let version: EngineVersion | undefined;
   try {
     if (engine instanceof EngineFault) throw engine;
     version = await engine.version();
     const info = await engine.info();
-    return healthOf(version, findingsOf(version, info), now);
+    return healthOf(version, findingsOf(version, info, exists), now);
   } catch (error) {
     return healthOf(version, [unreachable(error)], now);
   }
@@ -34,20 +45,36 @@ function healthOf(version: EngineVersion | undefined, findings: readonly Finding
   };
 }
 
-function findingsOf(version: EngineVersion, info: EngineInfo): readonly Finding[] {
-  const has = (option: string) => info.securityOptions.some((text) => text.includes(`name=${option}`));
+/** What an engine says of itself, as findings, each with its mend. Pure. */
+export function findingsOf(
+  version: EngineVersion,
+  info: EngineInfo,
+  exists: (path: string) => boolean,
+): readonly Finding[] {
   const finding = (code: string, ok: boolean, detail: string, next: string): Finding => ({
     code,
     ok,
     detail,
     next: ok ? '' : next,
   });
+  const limit = (code: string, what: string, ok: boolean): Finding =>
+    finding(
+      code,
+      ok,
+      ok ? `${what} can be limited` : `the engine cannot limit ${what}`,
+      info.rootless
+        ? 'Delegate the controllers to your user (systemd: Delegate=yes for user@.service), or use an engine that runs as root.'
+        : 'Enable this controller in the kernel’s control groups (boot option cgroup_enable=memory swapaccount=1 for memory and swap).',
+    );
+  const seccomp = info.securityOptions.some((text) => text.includes('name=seccomp'));
+  const rootlessOn1 = info.rootless && info.cgroupVersion !== '2';
   return [
-    finding('engine_reachable', true, `${version.name} ${version.version}, API ${version.api}`, ''),
+    finding('engine_reachable', true, `${version.name} ${version.version}`, ''),
+    finding('api_version', true, `API ${version.api}`, ''),
     finding(
       'seccomp',
-      has('seccomp'),
-      has('seccomp') ? 'system call filters are on' : 'the engine has no system call filter',
+      seccomp,
+      seccomp ? 'system call filters are on' : 'the engine has no system call filter',
       'Use an engine built with seccomp: its absence would leave the kernel open.',
     ),
     finding(
@@ -56,23 +83,20 @@ function findingsOf(version: EngineVersion, info: EngineInfo): readonly Finding[
       info.cgroupVersion === '' ? 'the engine does not say its cgroup version' : `cgroup v${info.cgroupVersion}`,
       'Enable control groups for the engine: without them no memory limit holds.',
     ),
-    finding(
-      'pids_limit',
-      info.pidsLimit,
-      info.pidsLimit ? 'process limits hold' : 'the engine cannot limit processes',
-      'Enable the pids controller for the engine (rootless engines need it delegated).',
-    ),
-    finding(
-      'init',
-      info.initBinary !== '',
-      info.initBinary === '' ? 'the engine has no init program' : `init: ${info.initBinary}`,
-      'Install tini, or docker-init of your engine’s package: it reaps what commands leave behind.',
-    ),
+    limit('memory_limit', 'memory', info.memoryLimit),
+    limit('swap_limit', 'swap', info.swapLimit),
+    limit('cpu_limit', 'processor time', info.cpuLimit),
+    limit('pids_limit', 'processes', info.pidsLimit),
+    initFinding(version, info, exists, finding),
     finding(
       'rootless',
-      true,
-      has('rootless') ? 'the engine runs without root: limits are read back at each start' : 'the engine runs as root',
-      '',
+      !rootlessOn1,
+      !info.rootless
+        ? 'the engine runs as root'
+        : rootlessOn1
+          ? 'the engine runs without root on control groups v1: it cannot set limits'
+          : 'the engine runs without root: its limits are read back at each start',
+      'Boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1), or use an engine that runs as root.',
     ),
     finding(
       'memory',
@@ -81,6 +105,25 @@ function findingsOf(version: EngineVersion, info: EngineInfo): readonly Finding[
       'A sandbox may use 2 GiB: give the engine at least 3 GiB.',
     ),
   ];
+}
+
+function initFinding(
+  version: EngineVersion,
+  info: EngineInfo,
+  exists: (path: string) => boolean,
+  finding: (code: string, ok: boolean, detail: string, next: string) => Finding,
+): Finding {
+  if (info.initBinary !== '') return finding('init', true, `init: ${info.initBinary}`, '');
+  // Podman names none; it looks in fixed places when a container is made.
+  const found = version.flavour === 'podman' ? podmanInits.find(exists) : undefined;
+  return finding(
+    'init',
+    found !== undefined,
+    found === undefined ? 'the engine has no init program' : `init: ${found}`,
+    version.flavour === 'podman'
+      ? 'Install catatonit (apt-get install catatonit): it reaps what commands leave behind.'
+      : 'Install tini, or docker-init of your engine’s package: it reaps what commands leave behind.',
+  );
 }
 
 function unreachable(error: unknown): Finding {
@@ -99,7 +142,7 @@ function unreachable(error: unknown): Finding {
         code: 'engine_unsupported',
         ok: false,
         detail,
-        next: 'Use Docker 20.10 or newer, or Podman 4.3 or newer, on this machine.',
+        next: 'Use Docker 20.10 or newer, or Podman 4.3 or newer, on this machine; another machine’s engine only by escrow.engine.host.',
       };
     case 'timeout':
       return { code: 'engine_stalled', ok: false, detail, next: 'The container engine hangs: restart it.' };

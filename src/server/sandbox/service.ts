@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { homedir, tmpdir } from 'node:os';
 import { EscrowError } from '../../protocol/errors.ts';
 import { channelBounds, InsideReport, manifestDigest, Policy, replayAudit } from '../../protocol/executor.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
@@ -6,7 +8,8 @@ import { withPoints } from '../crash-points.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
 import { declaredMode, judgeCollection } from './collection.ts';
-import { ContainerEngine, engineAddress, EngineFault, type InspectedContainer } from './engine.ts';
+import { ContainerEngine, EngineFault, type CreateOptions, type InspectedContainer } from './engine.ts';
+import { chooseEngine, surroundingsHere } from './engine-choice.ts';
 import { readByExec } from './exec-reader.ts';
 import { defaultImage, findBase, resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
@@ -24,7 +27,8 @@ import {
 } from './port.ts';
 import { Monitor } from './monitor.ts';
 import { preflightOf } from './preflight.ts';
-import { createOptions, profileDigestOf, profileNamed } from './profile.ts';
+import { asDockerSays, podmanShape, seccompFile, sweepVolumes } from './podman.ts';
+import { createOptions, profileDigestOf, profileNamed, type SandboxProfile } from './profile.ts';
 import { killAndConfirm, removeAndConfirm } from './stop.ts';
 
 /** Calls that change a container or on which the record of one rests. */
@@ -95,8 +99,25 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     monitors.delete(engineId);
   };
 
+  /** Containers whose volumes are there before them. */
+  const making = new Set<string>();
+  const create = async (wanted: CreateOptions, profile: SandboxProfile): Promise<string> => {
+    if ((await engine().flavour()) === 'docker') return engine().create(wanted);
+    const name = wanted.name ?? '';
+    // Of Kernels that died between a volume and its container.
+    await sweepVolumes(engine(), options.homeId, making);
+    making.add(name);
+    try {
+      const shape = podmanShape(wanted, profile, await seccompFile(options.stateFolder ?? tmpdir()));
+      for (const volume of shape.volumes) await engine().createVolume(volume.name, volume.options, volume.labels);
+      return await engine().create(shape.options);
+    } finally {
+      making.delete(name);
+    }
+  };
+
   return {
-    preflight: () => preflightOf(connection, options.now),
+    preflight: () => preflightOf(connection, options.now, existsSync),
     image: (wanted) => coded(() => resolveImage(engine(), wanted ?? defaultImage, options.executorPath)),
     baseOf: (reference) =>
       coded(async () => {
@@ -113,7 +134,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       try {
         const { cpus } = await steps.next(engine().info());
         const engineId = await steps.next(
-          engine().create(
+          create(
             createOptions(profile, {
               name: spec.name,
               image: spec.image.digest,
@@ -121,6 +142,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
               nonce,
               engineCpus: cpus,
             }),
+            profile,
           ),
         );
         await onFact({ kind: 'created', engineId });
@@ -136,13 +158,9 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           const inspected = await steps.next(engine().inspect(engineId));
           if (inspected === undefined) throw new SandboxFault('engine', 'the container is gone');
           checkImage(inspected, spec);
+          const outside = (await engine().flavour()) === 'podman' ? await asDockerSays(inspected, profile) : inspected;
           const probe = await steps.next(channel.request('probe', {}));
-          const limits = readBack(
-            profile,
-            cpus,
-            InsideReport.parse(JSON.parse(probe.bytes.toString('utf8'))),
-            inspected,
-          );
+          const limits = readBack(profile, cpus, InsideReport.parse(JSON.parse(probe.bytes.toString('utf8'))), outside);
           await onFact({ kind: 'limits', limits });
           const missing = limits.filter(({ inForce }) => !inForce);
           if (missing.length > 0) {
@@ -257,7 +275,12 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     async remove(engineIdOrName) {
       if (connection instanceof EngineFault) return { kind: 'unknown', reason: connection.message };
       const seen = await removeAndConfirm(connection, options.homeId, engineIdOrName);
-      if (seen.kind === 'absent') forget(engineIdOrName);
+      if (seen.kind === 'absent') {
+        forget(engineIdOrName);
+        if ((await connection.flavour().catch(() => 'docker')) === 'podman') {
+          await sweepVolumes(connection, options.homeId, making);
+        }
+      }
       return seen;
     },
 
@@ -288,7 +311,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
 /** The engine that a setting (null: none) leads to, or why none can be spoken to. */
 export function connectEngine(engineHost: string | null): ContainerEngine | EngineFault {
   try {
-    return new ContainerEngine(engineAddress(engineHost, process.env['DOCKER_HOST'], process.platform));
+    return new ContainerEngine(chooseEngine(engineHost, surroundingsHere(homedir())));
   } catch (error) {
     if (EngineFault.is(error)) return error;
     throw error;

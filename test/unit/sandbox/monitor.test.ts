@@ -1,5 +1,5 @@
 // The record of what a sandbox used: bounded, and readable however it was cut or changed.
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ResourceSample } from '../../../src/protocol/executor.ts';
 import type { MemoryReading } from '../../../src/protocol/views.ts';

@@ -1,0 +1,54 @@
+// What is missing in a container engine, each finding with its mend.
+import { describe, expect, it } from 'vitest';
+import type { EngineInfo, EngineVersion } from '../../../src/server/sandbox/engine.ts';
+import { findingsOf } from '../../../src/server/sandbox/preflight.ts';
+
+const docker: EngineVersion = {
+  flavour: 'docker',
+  name: 'Docker',
+  version: '29.0',
+  api: '1.52',
+  architecture: 'amd64',
+};
+const well: EngineInfo = {
+  cpus: 2,
+  memoryBytes: 8 * 1024 ** 3,
+  cgroupVersion: '2',
+  securityOptions: ['name=seccomp,profile=default', 'name=cgroupns'],
+  initBinary: 'docker-init',
+  storageRoot: '/var/lib/docker',
+  swapLimit: true,
+  memoryLimit: true,
+  cpuLimit: true,
+  pidsLimit: true,
+  rootless: false,
+};
+const bad = (info: Partial<EngineInfo>, version: Partial<EngineVersion> = {}, files: readonly string[] = []) =>
+  findingsOf({ ...docker, ...version }, { ...well, ...info }, (path) => files.includes(path)).filter(({ ok }) => !ok);
+
+describe('findings about an engine', () => {
+  it('are none where nothing is missing (control)', () => {
+    expect(bad({})).toEqual([]);
+    expect(bad({ rootless: true })).toEqual([]);
+  });
+  it.each([
+    ['seccomp', { securityOptions: [] }, /seccomp/],
+    ['cgroup_version', { cgroupVersion: '' }, /control groups/],
+    ['memory_limit', { memoryLimit: false }, /cgroup_enable=memory/],
+    ['swap_limit', { swapLimit: false }, /swapaccount=1/],
+    ['cpu_limit', { cpuLimit: false }, /controller/],
+    ['pids_limit', { pidsLimit: false, rootless: true }, /Delegate=yes/],
+    ['init', { initBinary: '' }, /docker-init/],
+    ['rootless', { rootless: true, cgroupVersion: '1' }, /unified/],
+    ['memory', { memoryBytes: 1024 ** 3 }, /3 GiB/],
+  ])('name %s, with the mend', (code, info, mend) => {
+    expect(bad(info)).toEqual([expect.objectContaining({ code, next: expect.stringMatching(mend) })]);
+  });
+  it('look for Podman’s init where Podman does', () => {
+    const podman = { flavour: 'podman', name: 'Podman' } as const;
+    expect(bad({ initBinary: '' }, podman)).toEqual([
+      expect.objectContaining({ code: 'init', next: expect.stringContaining('catatonit') }),
+    ]);
+    expect(bad({ initBinary: '' }, podman, ['/usr/libexec/podman/catatonit'])).toEqual([]);
+  });
+});
