@@ -92,7 +92,7 @@ describe('an image', () => {
   it('that was not prepared says which command prepares it', async () => {
     await expect(bench.service.image({ ...defaultImage, base: 'no-such-base:1' })).rejects.toMatchObject({
       code: 'ImageUnavailable',
-      next: expect.stringContaining('no-such-base:1'),
+      next: 'Prepare the image of this contract: escrow image prepare CONTRACT.',
     });
   });
 });

@@ -201,7 +201,10 @@ export class ContainerEngine {
   /** Returns the engine's id of the new container. Throws `conflict` where the name is taken. */
   async create(options: CreateOptions): Promise<string> {
     const client = await this.#negotiated();
-    const container = await settled('create', client.createContainer(options), slowRequestMs);
+    // The client would put all of it into the address as well, which not every engine takes at this length.
+    const { name, ...body } = options;
+    const request = { _query: name === undefined ? {} : { name }, _body: body } as unknown as CreateOptions;
+    const container = await settled('create', client.createContainer(request), slowRequestMs);
     return container.id;
   }
 

@@ -161,9 +161,13 @@ export function createOptions(profile: SandboxProfile, identity: ContainerIdenti
     Tty: false,
     StopSignal: 'SIGKILL',
     StopTimeout: 1,
-    NetworkDisabled: true,
     HostConfig: {
+      // Not NetworkDisabled as well: engines would leave /etc/hosts empty, and tests do ask for localhost. The three files
+      // that they mount are small, read-only, and these options keep the machine's own name servers out of them.
       NetworkMode: 'none',
+      Dns: ['127.0.0.1'],
+      DnsSearch: ['.'],
+      DnsOptions: ['timeout:1', 'attempts:1'],
       Init: true,
       ReadonlyRootfs: true,
       Privileged: false,
