@@ -2,7 +2,7 @@
 export interface Figure {
   readonly name: string;
   readonly value: number;
-  readonly unit: 'ms' | 'ratio' | 'MiB' | 'per second' | 'count';
+  readonly unit: 'ms' | 'us' | 'ratio' | 'MiB' | 'per second' | 'count';
   /** What it should be, in words that a program can compare: `< 0.1`; null for a figure that only explains another. */
   readonly aim: string | null;
   /** What the value was taken from, in the order of measurement. */

@@ -4,10 +4,11 @@ import { bundle, bundleNames, copyAssets } from '../../scripts/lib/bundle.ts';
 import { setUp } from '../../scripts/lib/set-up.ts';
 import { createUi, reportFailure } from '../../scripts/lib/ui.ts';
 import { meets, type Suite } from './figures.ts';
+import { inference } from './inference.ts';
 import { lifecycle } from './lifecycle.ts';
 import { spine } from './spine.ts';
 
-const suites: readonly Suite[] = [spine, lifecycle];
+const suites: readonly Suite[] = [spine, lifecycle, inference];
 
 const { values, positionals } = parseArgs({
   options: { json: { type: 'boolean' }, yes: { type: 'boolean' } },

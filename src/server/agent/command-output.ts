@@ -19,6 +19,19 @@ export function cleanOutput(bytes: Uint8Array): string {
 }
 
 /**
+ * Output without what only decorates it: lines that underline the one above with three or more carets and tildes are left out (a single caret points, and stays), rules of
+ * `=`, `-`, `_`, `*` or `#` are three characters long. The whole output is kept as evidence; this is what a model reads
+ * again with every later request.
+ */
+export function plainer(text: string): string {
+  return text
+    .split('\n')
+    .filter((line) => !/^\s*(?=[~^]{3,}\s*$)[~^]*\^/.test(line))
+    .map((line) => line.replace(/^(\s*)([=\-_*#])\2{9,}\s*$/, '$1$2$2$2'))
+    .join('\n');
+}
+
+/**
  * Head and tail of a text within `limit` bytes of UTF-8, cut at line ends where there are some near; what was cut is
  * said. The tail gets more: a test runner's verdict comes last.
  */
@@ -87,7 +100,7 @@ export function failureExcerpt(text: string, limit = 700): string {
   if (at === -1) at = lines.findIndex((line) => failureMark.test(line));
   const part = at === -1 ? lines.slice(-8) : lines.slice(Math.max(0, at - 3), at + 6);
   // The next failure's heading ends the piece.
-  const heading = part.findIndex((line, i) => i > 3 && /^[=-]{10,}$/.test(line.trim()));
+  const heading = part.findIndex((line, i) => i > 3 && /^[=-]{3,}$/.test(line.trim()));
   const joined = (heading === -1 ? part : part.slice(0, heading)).join('\n').trim();
   return joined.length <= limit ? joined : `${joined.slice(0, limit)}…`;
 }

@@ -13,9 +13,9 @@ const lineLimit = 2000;
 /** Lines shown around an edit. */
 const snippetLines = 4;
 
-/** Lines with their numbers: six columns and a tab, as `cat -n` prints them. */
+/** Lines with number and tab, as `cat -n` prints them but without its padding, which costs a token a line. */
 export function numbered(lines: readonly string[], first: number): string {
-  return lines.map((line, i) => `${String(first + i).padStart(6)}\t${cutLine(line)}`).join('\n');
+  return lines.map((line, i) => `${first + i}\t${cutLine(line)}`).join('\n');
 }
 
 function cutLine(line: string): string {

@@ -4,7 +4,7 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { LoopSwitches } from '../../protocol/views.ts';
 import type { FileRead } from '../sandbox/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
-import { cleanOutput, endLine, failureExcerpt, headAndTail } from './command-output.ts';
+import { cleanOutput, endLine, failureExcerpt, headAndTail, plainer } from './command-output.ts';
 import { insertLines, strReplace, viewFile } from './editor.ts';
 import type { EditResult } from './editor.ts';
 import { quoteArgv } from './tokenizer.ts';
@@ -174,7 +174,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     const check = visibleChecks(contract).find((c) => c.id === id);
     if (check === undefined) throw new Error(`no visible check ${id}`);
     const result = await sandbox.run(id, signal);
-    const output = cleanOutput(result.output).trimEnd();
+    const output = plainer(cleanOutput(result.output)).trimEnd();
     const lines = [headAndTail(output, check.showKiB * 1024)];
     if (result.outputCut) lines.push('[the output was longer than what is kept; its rest is lost]');
     lines.push(endLine(result.end));

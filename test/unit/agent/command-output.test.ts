@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cleanOutput, failureExcerpt, headAndTail } from '../../../src/server/agent/command-output.ts';
+import { cleanOutput, failureExcerpt, headAndTail, plainer } from '../../../src/server/agent/command-output.ts';
 
 describe('output for a model', () => {
   test('terminal sequences go, control characters are spelled out, bad bytes are marked', () => {
@@ -44,6 +44,36 @@ describe('output for a model', () => {
         },
       ),
     );
+  });
+});
+
+describe('output without decoration', () => {
+  test('leaves out underlines and shortens rules, and nothing else', () => {
+    const text = [
+      '='.repeat(70),
+      'FAIL: test_a (tests.A.test_a)',
+      '-'.repeat(70),
+      '    self.assertEqual(f(1), 2)',
+      '    ~~~~~~~~~~~~~~~~^^^^^^^^^',
+      '        ^',
+      'AssertionError: 1 != 2',
+      '',
+      '~~~ kept: no caret',
+      '----',
+      '2 ^ 3',
+    ];
+    expect(plainer(text.join('\n')).split('\n')).toEqual([
+      '===',
+      'FAIL: test_a (tests.A.test_a)',
+      '---',
+      '    self.assertEqual(f(1), 2)',
+      '        ^',
+      'AssertionError: 1 != 2',
+      '',
+      '~~~ kept: no caret',
+      '----',
+      '2 ^ 3',
+    ]);
   });
 });
 

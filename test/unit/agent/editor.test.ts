@@ -21,12 +21,12 @@ describe('view', () => {
     viewFile(file(text), '/workspace/a', range).text;
 
   test('numbers in six columns and a tab', () => {
-    expect(shown('one\ntwo\n', null)).toBe('/workspace/a, lines 1-2 of 2:\n     1\tone\n     2\ttwo');
+    expect(shown('one\ntwo\n', null)).toBe('/workspace/a, lines 1-2 of 2:\n1\tone\n2\ttwo');
   });
   test.each([
-    [[2, 3], '     2\tb\n     3\tc'],
-    [[3, -1], '     3\tc\n     4\td'],
-    [[4, 9], '     4\td\n(the file ends at line 4)'],
+    [[2, 3], '2\tb\n3\tc'],
+    [[3, -1], '3\tc\n4\td'],
+    [[4, 9], '4\td\n(the file ends at line 4)'],
   ] as const)('range %j', (range, text) => {
     expect(shown('a\nb\nc\nd', range)).toContain(`\n${text}`);
   });
@@ -34,7 +34,7 @@ describe('view', () => {
     expect(viewFile(file('a\nb\nc\nd'), '/workspace/a', range).ok).toBe(false);
   });
   test('CRLF is shown as LF, a BOM not at all, an empty file is said', () => {
-    expect(shown('\uFEFFa\r\nb\r\n', null)).toBe('/workspace/a, lines 1-2 of 2:\n     1\ta\n     2\tb');
+    expect(shown('\uFEFFa\r\nb\r\n', null)).toBe('/workspace/a, lines 1-2 of 2:\n1\ta\n2\tb');
     expect(shown('', null)).toBe('/workspace/a is empty.');
   });
   test('a long file is clipped in the middle, and the numbers after the gap are right', () => {
@@ -42,10 +42,10 @@ describe('view', () => {
     const out = shown(text, null);
     expect(out.length).toBeLessThan(17_000);
     for (const line of out.split('\n')) {
-      const match = /^ *(\d+)\tline number (\d+)$/.exec(line);
+      const match = /^(\d+)\tline number (\d+)$/.exec(line);
       if (match !== null) expect(match[1]).toBe(match[2]);
     }
-    expect(out).toContain('  3000\tline number 3000');
+    expect(out).toContain('3000\tline number 3000');
     expect(out).toMatch(/lines \d+-\d+ are not shown/);
   });
   test('one endless line is cut', () => {
@@ -84,7 +84,7 @@ describe('str_replace', () => {
     const text = 'import os\n\ndef f(a):\n    return a + 1\n\ndef g(b):\n    return b\n';
     const wrong = strReplace(file(text), '/workspace/a', 'def f(a):\n  return a+1', 'x', { nearest: true });
     expect(wrong.text).toContain('Only white space differs from lines 3-4');
-    expect(wrong.text).toContain('     4\t    return a + 1');
+    expect(wrong.text).toContain('4\t    return a + 1');
     const close = strReplace(file(text), '/workspace/a', 'def f(a):\n    return a + 2', 'x', { nearest: true });
     expect(close.text).toContain('most similar lines are lines 3-4');
     const off = strReplace(file(text), '/workspace/a', 'def f(a):\n    return a + 2', 'x', { nearest: false });
@@ -93,7 +93,7 @@ describe('str_replace', () => {
 
   test('the snippet carries the new numbers', () => {
     const result = strReplace(file('a\nb\nc\n'), '/workspace/a', 'b', 'b1\nb2', { nearest: true });
-    expect(result.text).toContain('     4\tc');
+    expect(result.text).toContain('4\tc');
   });
 });
 

@@ -203,7 +203,7 @@ describe('help for small models', () => {
   test('an edit without a view is answered with the view; repeated, it is done', async () => {
     const sandbox = box();
     const run = await play([right, right, turn.run(unit), turn.finish()], { contract: task(), sandbox });
-    expect(run.requests[1]?.messages.at(-1)?.content).toContain('     2\t    return 0');
+    expect(run.requests[1]?.messages.at(-1)?.content).toContain('2\t    return 0');
     expect(run.end.kind).toBe('finished');
     const off = box();
     await play([right, turn.finish(), turn.finish()], {

@@ -1,0 +1,92 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import type { InferenceEngine } from '../../../src/server/inference/port.ts';
+import type { ModelIdentity } from '../../../src/protocol/views.ts';
+import { peerModel } from '../../fixtures/bad-peers/ollama-peer.ts';
+import { chatOptions, engineOn } from '../../fixtures/ollama-chat.ts';
+import { median, ratio, time, timed, type Figure } from '../figures.ts';
+
+/** Pairs measured, after some that warm both sides up. */
+const samples = 21;
+const warming = 6;
+/** Tokens of a short and of a long answer; their difference leaves what a request costs out. */
+const short = 400;
+const long = 8400;
+/** An answer as a fast small model gives it: 200 tokens a second. */
+const paced = { tokens: 128, everyMs: 5 } as const;
+
+async function ask(engine: InferenceEngine, identity: ModelIdentity, content: string): Promise<Uint8Array> {
+  const turn = await engine.chat(
+    {
+      model: peerModel,
+      messages: [{ role: 'user', content }],
+      tools: [],
+      options: { ...chatOptions, numPredict: 16_384 },
+      engineVersion: '0.33.1',
+    },
+    identity,
+    () => undefined,
+    new AbortController().signal,
+  );
+  return turn.rawRequest;
+}
+
+/** What a client does at least: sends the same bytes and takes all that comes. */
+async function bareFetch(host: string, body: Uint8Array): Promise<void> {
+  const reply = await fetch(`${host}/api/chat`, {
+    method: 'POST',
+    body,
+    headers: { 'content-type': 'application/json' },
+  });
+  if (reply.body === null) throw new Error('no body');
+  for await (const chunk of reply.body) if (chunk.length === 0) throw new Error('an empty piece');
+}
+
+/** The adapter (identity before and after, strict reading, receipt) against a bare fetch, engine in its own process. */
+export async function adapterOverhead(say: (line: string) => void): Promise<readonly Figure[]> {
+  const child = fork(new URL('token-engine.ts', import.meta.url), {
+    execArgv: [],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  try {
+    const [host] = (await once(child, 'message')) as [string];
+    const engine = engineOn(host);
+    const identity = await engine.identity(peerModel);
+    const pairs = async (content: string, count: number): Promise<{ ours: number[]; bare: number[] }> => {
+      const ours: number[] = [];
+      const bare: number[] = [];
+      for (let n = -warming; n < count; n += 1) {
+        let body: Uint8Array = new Uint8Array();
+        const adapter = await timed(async () => {
+          body = await ask(engine, identity, content);
+        });
+        const fetched = await timed(() => bareFetch(host, body));
+        if (n < 0) continue;
+        ours.push(adapter);
+        bare.push(fetched);
+      }
+      return { ours, bare };
+    };
+    say(`adapter against a bare fetch: instant answers of ${short} and ${long} tokens, ${samples} pairs each`);
+    const few = await pairs(`${short} 0`, samples);
+    const many = await pairs(`${long} 0`, samples);
+    say(`the same at 200 tokens a second, 7 pairs`);
+    const slow = await pairs(`${paced.tokens} ${paced.everyMs}`, 7);
+    const perToken = (times: { readonly few: readonly number[]; readonly many: readonly number[] }): number =>
+      ((median(times.many) - median(times.few)) * 1000) / (long - short);
+    const ours = perToken({ few: few.ours, many: many.ours });
+    const bare = perToken({ few: few.bare, many: many.bare });
+    return [
+      { ...time('adapter_us_a_token', [ours]), unit: 'us' },
+      { ...time('bare_fetch_us_a_token', [bare]), unit: 'us' },
+      ratio('adapter_to_bare_a_token', [ours], [bare], '< 1.2'),
+      time('adapter_request_200_tokens_s', slow.ours),
+      ratio('adapter_to_bare_a_request', slow.ours, slow.bare, '< 1.2'),
+      // The worst there is: an engine that answers in no time. What is left are six questions for identity.
+      time('adapter_request_instant', few.ours),
+      time('bare_fetch_instant', few.bare),
+    ];
+  } finally {
+    child.kill();
+  }
+}
