@@ -58,7 +58,7 @@ export async function readByExec(
     } else if ('end' in parsed) ended = true;
   };
   try {
-    const { output } = await engine.exec(engineId, [
+    const { output, exitCode } = await engine.exec(engineId, [
       insidePaths.node,
       '--single-threaded',
       '--max-old-space-size=256',
@@ -67,12 +67,29 @@ export async function readByExec(
       JSON.stringify(writable),
     ]);
     await readLines(output, take);
-    if (!ended) gathered.fault = 'the reader ended early';
+    // The code means something only after the stream has been drained.
+    if (!ended) gathered.fault = `the reader ended early: ${endOfExec(await exitCode())}`;
   } catch (error) {
     gathered.fault = `exec: ${error instanceof Error ? error.message : String(error)}`;
     if (gathered.report === null && files.length === 0) gathered.via = 'none';
   }
   return gathered;
+}
+
+/** An exec's exit code in words; engines use some of them for what is not the program's own end. */
+function endOfExec(code: number | null): string {
+  switch (code) {
+    case null:
+      return 'no exit code';
+    case 126:
+      return 'it could not be executed (126)';
+    case 127:
+      return 'it was not found (127)';
+    case 137:
+      return 'it was killed (137)';
+    default:
+      return `exit code ${code}`;
+  }
 }
 
 async function readLines(output: Readable, take: (line: Buffer) => void): Promise<void> {

@@ -265,6 +265,8 @@ export interface SandboxServiceOptions {
   readonly executorPath: string;
   /** Docker socket or host; null: DOCKER_HOST, then the platform's default. */
   readonly engineHost: string | null;
+  /** Milliseconds to look for a stop or an absence before it counts as unconfirmed; left out: 10 s. */
+  readonly confirmMs?: number;
   /** Where files for the engine may be kept (Podman reads the system call filter from one); left out: the temporary folder. */
   readonly stateFolder?: string;
   /** Memory of this machine and its GPUs, sampled beside the container's; left out: unavailable. Must not throw. */

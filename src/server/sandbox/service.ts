@@ -269,12 +269,12 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     async kill(engineIdOrName) {
       if (connection instanceof EngineFault) return { kind: 'unconfirmed', reason: connection.message };
       detachAll(engineIdOrName);
-      return killAndConfirm(connection, options.homeId, engineIdOrName);
+      return killAndConfirm(connection, options.homeId, engineIdOrName, options.confirmMs);
     },
 
     async remove(engineIdOrName) {
       if (connection instanceof EngineFault) return { kind: 'unknown', reason: connection.message };
-      const seen = await removeAndConfirm(connection, options.homeId, engineIdOrName);
+      const seen = await removeAndConfirm(connection, options.homeId, engineIdOrName, options.confirmMs);
       if (seen.kind === 'absent') {
         forget(engineIdOrName);
         if ((await connection.flavour().catch(() => 'docker')) === 'podman') {

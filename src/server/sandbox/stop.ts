@@ -4,8 +4,7 @@ import { isOurs } from './labels.ts';
 import type { AbsenceObservation, StopObservation } from './port.ts';
 
 /** Kill and wait take 90 ms (facts/feasibility); an engine that needs longer than this is not answering truly. */
-const confirmMs = 10_000;
-const absenceMs = 10_000;
+export const confirmPatienceMs = 10_000;
 const againMs = 100;
 
 /**
@@ -16,28 +15,33 @@ export async function killAndConfirm(
   engine: ContainerEngine,
   homeId: string,
   idOrName: string,
+  patienceMs: number = confirmPatienceMs,
 ): Promise<StopObservation> {
   try {
     const before = await engine.inspect(idOrName);
     if (before === undefined) return { kind: 'absent' };
     if (!isOurs(before.labels, homeId)) return { kind: 'unconfirmed', reason: 'not ours: it was not touched' };
     if (isStopped(before)) return stopped(before);
-    let refusal: unknown;
+    const deadline = performance.now() + patienceMs;
     try {
       await engine.kill(before.id);
+      await engine.waitUntilStopped(before.id, patienceMs);
     } catch (error) {
       // 409: it stopped by itself in between. Anything else is told if it is not seen stopped all the same.
-      refusal = error;
+      return await lookUntilStopped(engine, before.id, deadline, error);
     }
-    await engine.waitUntilStopped(before.id, confirmMs);
-    return await lookUntilStopped(engine, before.id, refusal);
+    return await lookUntilStopped(engine, before.id, deadline);
   } catch (error) {
     return { kind: 'unconfirmed', reason: reasonOf(error) };
   }
 }
 
-async function lookUntilStopped(engine: ContainerEngine, id: string, refusal: unknown): Promise<StopObservation> {
-  const deadline = performance.now() + confirmMs;
+async function lookUntilStopped(
+  engine: ContainerEngine,
+  id: string,
+  deadline: number,
+  refusal?: unknown,
+): Promise<StopObservation> {
   for (;;) {
     const now = await engine.inspect(id);
     if (now === undefined) return { kind: 'absent' };
@@ -55,6 +59,7 @@ export async function removeAndConfirm(
   engine: ContainerEngine,
   homeId: string,
   idOrName: string,
+  patienceMs: number = confirmPatienceMs,
 ): Promise<AbsenceObservation> {
   try {
     const before = await engine.inspect(idOrName);
@@ -63,7 +68,7 @@ export async function removeAndConfirm(
     if (!isStopped(before) && before.state !== 'created') {
       return { kind: 'present', reason: `it is ${before.state}; it has to be stopped first` };
     }
-    const deadline = performance.now() + absenceMs;
+    const deadline = performance.now() + patienceMs;
     let refusal: unknown;
     for (;;) {
       try {

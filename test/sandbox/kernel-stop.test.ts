@@ -1,0 +1,142 @@
+// A real Kernel whose container engine lies, is gone, or keeps what was told to go: the attempt waits in
+// `cancellation_pending`, says for what, and is settled by what is seen later.
+import { statfsSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
+import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
+import { engineBetween, type EngineBetween } from '../fixtures/bad-peers/engine-between.ts';
+import { saysKilledAndIsNot } from '../fixtures/bad-peers/engine-that-lies.ts';
+import { exampleRepo } from '../fixtures/example-repo.ts';
+import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
+import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+
+const run = promisify(execFile);
+type Repo = Awaited<ReturnType<typeof exampleRepo>>;
+
+let repo: Repo;
+const real = new ContainerEngine({ kind: 'socket', path: '/var/run/docker.sock' });
+beforeAll(async () => {
+  await ensureSandboxImage();
+  repo = await exampleRepo();
+}, 120_000);
+afterAll(() => repo.dispose());
+
+/** A session whose attempt looks at a file and then waits for a turn that never comes. */
+async function held(kernel: TestKernel, digest: ContractDigest) {
+  const script = await writeScript(kernel.home, `hold-${randomBytes(4).toString('hex')}`, [
+    turns.view,
+    { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
+  ]);
+  const { session, token } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
+  const view = await sessionAt(kernel.kernel, session.id, 'at its first tool', (v) =>
+    v.attempts.some((a) => a.firstToolAt !== null),
+  );
+  const container = view.attempts[0]?.container?.engineId ?? '';
+  if (token === null) throw new Error('no control');
+  return { id: session.id, token, container };
+}
+
+const pending = (kernel: TestKernel, id: SessionId) =>
+  sessionAt(kernel.kernel, id, 'waiting for an observation', (v) => v.attempts[0]?.phase === 'cancellation_pending');
+
+describe('[52] a Kernel', () => {
+  let engine: EngineBetween;
+  let kernel: TestKernel;
+  let digest: ContractDigest;
+  beforeAll(async () => {
+    engine = await engineBetween();
+    kernel = await startTestKernel({ environment: { ESCROW_ENGINE_HOST: `unix://${engine.address}` } });
+    digest = await prepareContract(kernel.kernel, repo.contract);
+  }, 120_000);
+  afterAll(async () => {
+    engine.honest();
+    await kernel.dispose();
+    await engine.close();
+  });
+
+  it('waits where the engine says "killed" of what runs, and is settled when it is seen stopped', async () => {
+    const { id, token, container } = await held(kernel, digest);
+    engine.behave(saysKilledAndIsNot);
+    await kernel.kernel.call('session/cancel', { session: id, token });
+    const view = await pending(kernel, id);
+    expect(view.attempts[0]?.pending).toMatchObject({
+      blockedIn: 'stopping',
+      waitingFor: expect.stringMatching(/^stop: still running/),
+    });
+    expect(view.attempts[0]?.settlement?.confirmed).not.toBe(true);
+    expect((await kernel.kernel.call('kernel/status', {})).pending).toEqual([
+      { session: id, attempt: view.attempts[0]?.id, waitingFor: view.attempts[0]?.pending?.waitingFor },
+    ]);
+    expect((await real.inspect(container))?.running).toBe(true);
+    engine.honest();
+    await kernel.kernel.call('kernel/probe', {});
+    const after = await sessionAt(kernel.kernel, id, 'settled', settled);
+    expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true }, outcome: { kind: 'cancelled' } });
+    expect(await real.inspect(container)).toBeUndefined();
+  });
+
+  it('waits where the engine is gone in mid-attempt, and is settled when it is back', async () => {
+    const { id, container } = await held(kernel, digest);
+    await engine.goAway();
+    const view = await pending(kernel, id);
+    expect(view.attempts[0]?.pending?.waitingFor).toMatch(/^container_engine: /);
+    await engine.comeBack();
+    await kernel.kernel.call('kernel/probe', {});
+    const after = await sessionAt(kernel.kernel, id, 'settled', settled);
+    expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true }, outcome: { kind: 'infrastructure' } });
+    expect(await real.inspect(container)).toBeUndefined();
+  });
+});
+
+/** Whether this user may mount a file system of its own: needed to fill a disk without harm. */
+async function mounted(size: string): Promise<{ readonly folder: string; release(): Promise<void> } | undefined> {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-disk-'));
+  const release = async (): Promise<void> => {
+    await run('umount', [folder]).catch(() => undefined);
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    await run('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', folder]);
+    return { folder, release };
+  } catch {
+    await release();
+    return undefined;
+  }
+}
+
+const disk = await mounted('48m');
+
+describe.skipIf(disk === undefined)('[53] a disk that is full in mid-attempt', () => {
+  const folder = disk?.folder ?? '';
+  afterAll(() => disk?.release());
+
+  it('does not keep the container alive: it is stopped, and the record says why', async () => {
+    const home = path.join(folder, 'home');
+    await mkdir(home, { mode: 0o700 });
+    const kernel = await startTestKernel({ home });
+    try {
+      const digest = await prepareContract(kernel.kernel, repo.contract);
+      const { id, token, container } = await held(kernel, digest);
+      const { bavail, bsize } = statfsSync(folder);
+      await writeFile(path.join(folder, 'filler'), Buffer.alloc(bavail * bsize, 'x')).catch(() => undefined);
+      await kernel.kernel.call('session/cancel', { session: id, token }).catch(() => undefined);
+      // Nothing can be recorded; the stop is attempted all the same, and seen by nobody but the engine.
+      await expect.poll(async () => (await real.inspect(container))?.running ?? false, { timeout: 60_000 }).toBe(false);
+      await rm(path.join(folder, 'filler'));
+      await kernel.kernel.call('kernel/probe', {});
+      const after = await sessionAt(kernel.kernel, id, 'settled', settled, 90_000);
+      expect(after.attempts[0]?.settlement?.confirmed).toBe(true);
+      expect(['cancelled', 'resource']).toContain(after.attempts[0]?.outcome?.kind);
+      expect(await real.inspect(container)).toBeUndefined();
+    } finally {
+      await kernel.dispose();
+    }
+  });
+});
