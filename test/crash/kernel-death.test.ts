@@ -16,7 +16,7 @@ import {
   writeScript,
 } from '../fixtures/journey.ts';
 import { endKernel, eventually, makeHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
-import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 
 /** Points before the agent's work is over: the attempt is settled by the next Kernel. */
 const during = [
@@ -54,6 +54,7 @@ const verifying = [
   'verification-stopped',
 ] as const;
 
+let bundles: OwnBundles;
 let repo: ExampleRepo;
 let home: string;
 let digest: ContractDigest;
@@ -63,6 +64,7 @@ const open: TestKernel[] = [];
 const start = async (crashAt?: string): Promise<TestKernel> => {
   const kernel = await startTestKernel({
     home,
+    entry: bundles.entry,
     ...(crashAt === undefined ? {} : { environment: { ESCROW_CRASH_AT: crashAt } }),
   });
   open.push(kernel);
@@ -73,7 +75,7 @@ const events = async (kernel: KernelConnection, session: SessionId): Promise<rea
 const count = (all: readonly EvidenceEvent[], type: string): number => all.filter((e) => e.type === type).length;
 
 beforeAll(async () => {
-  await ensureSandboxImage();
+  bundles = await ownBundles();
   repo = await exampleRepo();
   home = await makeHome();
   script = await writeScript(repo.root, 'script', [turns.view, turns.edit, turns.finish]);
@@ -86,6 +88,7 @@ afterAll(async () => {
   await endKernel(home);
   await rm(home, { recursive: true, force: true });
   await repo.dispose();
+  await bundles.dispose();
 });
 
 /** Starts a session in a Kernel that dies at `point`; gives the session and the number of events it had recorded. */

@@ -43,13 +43,14 @@ export function outcomeOf(attempt: AttemptState, changed: boolean): Outcome {
 
   const trigger = settling?.trigger;
   const forcedKind = trigger === undefined ? undefined : forced[trigger];
-  if (
-    worked &&
-    (collection === null || collection.state === 'none') &&
-    forcedKind !== 'cancelled' &&
-    end?.kind !== 'infrastructure'
-  ) {
-    return outcome('lost', collection?.reason ?? 'nothing_collected');
+  const gone = worked && (collection === null || collection.state === 'none') && forcedKind !== 'cancelled';
+  if (gone) {
+    const stop = settling?.steps.find((step) => step.step === 'stop');
+    if (stop?.facts['oomKilled'] === true) return outcome('resource', 'oom_killed', collection?.reason ?? '');
+    // The channel's end alone is no fault of the engine: the container and its memory went.
+    if (end?.kind !== 'infrastructure' || end.code.startsWith('channel_')) {
+      return outcome('lost', collection?.reason ?? 'nothing_collected');
+    }
   }
   if (forcedKind !== undefined && trigger !== undefined) return outcome(forcedKind, trigger);
   if (end === null) return outcome('infrastructure', 'no_end_recorded');

@@ -1,0 +1,349 @@
+// Everything but the Kernel dies, stalls or fills up, in the middle of a real attempt.
+import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { findOrStartKernel } from '../../src/client/find-kernel.ts';
+import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
+import type { SessionView } from '../../src/protocol/views.ts';
+import { callLine, peerModel, startOllamaPeer, streaming, line } from '../fixtures/bad-peers/ollama-peer.ts';
+import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
+import {
+  prepareContract,
+  sessionAt,
+  settled,
+  startSession,
+  turns,
+  verified,
+  writeScript,
+} from '../fixtures/journey.ts';
+import { endKernel, eventually, makeHome, startTestKernel, testHello, type TestKernel } from '../fixtures/kernel.ts';
+import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
+
+const run = promisify(execFile);
+const docker = async (...args: string[]): Promise<string> => (await run('docker', args)).stdout.trim();
+
+let bundles: OwnBundles;
+let repo: ExampleRepo;
+let home: string;
+let digest: ContractDigest;
+const open: TestKernel[] = [];
+
+beforeAll(async () => {
+  bundles = await ownBundles();
+  repo = await exampleRepo();
+  home = await makeHome();
+  const { kernel } = await start();
+  digest = await prepareContract(kernel, repo.contract);
+}, 120_000);
+
+afterEach(async () => {
+  for (const kernel of open.splice(0)) kernel.kernel.dispose();
+  await endKernel(home);
+});
+
+afterAll(async () => {
+  await rm(home, { recursive: true, force: true });
+  await repo.dispose();
+  await bundles.dispose();
+});
+
+async function start(environment: Record<string, string> = {}, at = home): Promise<TestKernel> {
+  const kernel = await startTestKernel({ home: at, entry: bundles.entry, environment });
+  open.push(kernel);
+  return kernel;
+}
+
+interface Held {
+  readonly id: SessionId;
+  readonly view: SessionView;
+  /** Lets the model go on. */
+  readonly goOn: () => void;
+  readonly hold: string;
+}
+
+/** An attempt that has edited a file and whose model then thinks until it is told to go on. */
+async function heldAttempt(kernel: TestKernel, contract = digest): Promise<Held> {
+  const hold = path.join(await mkdtemp(path.join(os.tmpdir(), 'escrow-hold-')), 'go-on');
+  const script = await writeScript(path.dirname(hold), 'held', [
+    turns.view,
+    turns.edit,
+    { ...turns.finish, holdUntilFile: hold },
+  ]);
+  const { session } = await startSession(kernel.kernel, contract, script, { attempts: 1, control: false });
+  const view = await sessionAt(kernel.kernel, session.id, 'in its third turn', (v) => v.attempts[0]?.requests === 3);
+  return { id: session.id, view, goOn: () => writeFileSync(hold, ''), hold };
+}
+
+const nothingLeft = (kernel: TestKernel): Promise<void> =>
+  eventually('no container is left', async () => (await kernel.kernel.call('kernel/status', {})).containers === 0);
+
+/** Processes of a container as the host sees them, by the command that they run. */
+async function hostPids(engineId: string): Promise<{ pid: number; command: string }[]> {
+  const [, ...rows] = (await docker('top', engineId, '-eo', 'pid,args')).split('\n');
+  return rows.map((row) => {
+    const [pid = '', ...command] = row.trim().split(/\s+/);
+    return { pid: Number(pid), command: command.join(' ') };
+  });
+}
+const engineIdOf = (view: SessionView): string => view.attempts[0]?.container?.engineId ?? '';
+
+describe('the container', () => {
+  it('its supervisor killed: one observation ends the attempt; what is gone is called lost', async () => {
+    const kernel = await start();
+    const held = await heldAttempt(kernel);
+    const supervisor = (await hostPids(engineIdOf(held.view))).find(
+      (p) => /executor|supervisor/.test(p.command) && !/init/.test(p.command),
+    );
+    process.kill(supervisor!.pid, 'SIGKILL');
+    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
+    expect(view.attempts[0]).toMatchObject({
+      outcome: { kind: 'lost' },
+      collection: { state: 'none' },
+      settlement: { confirmed: true },
+      requests: 3,
+    });
+    expect(view.candidates).toEqual([]);
+    await nothingLeft(kernel);
+  });
+
+  it('killed from outside: lost, and the model is not asked again', async () => {
+    const kernel = await start();
+    const held = await heldAttempt(kernel);
+    await docker('kill', engineIdOf(held.view));
+    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
+    expect(view.attempts[0]).toMatchObject({ outcome: { kind: 'lost' }, settlement: { confirmed: true }, requests: 3 });
+    expect(view.attempts[0]?.settlement?.unknown).toContain('bytes');
+    await nothingLeft(kernel);
+  });
+
+  it('killed and removed from outside: lost, its absence observed', async () => {
+    const kernel = await start();
+    const held = await heldAttempt(kernel);
+    await docker('rm', '-f', engineIdOf(held.view));
+    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
+    expect(view.attempts[0]).toMatchObject({ outcome: { kind: 'lost' }, settlement: { confirmed: true } });
+    expect(view.attempts[0]?.settlement?.steps.find((s) => s.step === 'stop')?.facts).toEqual({ absent: true });
+  });
+
+  it('made after its attempt had settled, as by a create that was on its way: swept, and recorded', async () => {
+    const kernel = await start();
+    const seq = (await kernel.kernel.call('evidence/subscribe', { lastSeenSeq: 0 })).seq;
+    const held = await heldAttempt(kernel);
+    held.goOn();
+    const view = await sessionAt(kernel.kernel, held.id, 'verified', verified);
+    const attempt = view.attempts[0]!;
+    // What a create that was on its way when its Kernel died leaves: our labels, a settled attempt.
+    const labels = {
+      'escrow.product': 'escrow',
+      'escrow.home': readHomeId(home),
+      'escrow.purpose': 'attempt',
+      'escrow.owner': attempt.id,
+      'escrow.session': view.id,
+    };
+    const flags = Object.entries(labels).flatMap(([key, value]) => ['--label', `${key}=${value}`]);
+    const stray = await docker('run', '-d', '--network=none', ...flags, 'escrow-base:trixie', 'sleep', '600');
+    try {
+      await kernel.kernel.call('kernel/probe', {});
+      await eventually(
+        'it is gone',
+        async () => (await docker('ps', '-aq', '--no-trunc', '--filter', `id=${stray}`)) === '',
+      );
+      const { events } = await kernel.kernel.call('evidence/subscribe', { lastSeenSeq: seq });
+      expect(events.filter((e) => e.type === 'container.swept').map((e) => e.data)).toMatchObject([
+        { engineId: stray, owner: attempt.id, found: 'running', stop: 'stopped', absence: 'absent' },
+      ]);
+    } finally {
+      await docker('rm', '-f', stray).catch(() => undefined);
+    }
+  });
+});
+
+describe('the inference engine', () => {
+  it('gone in the middle of a stream: transport, nothing asked again, the reservation spent', async () => {
+    let streams = 0;
+    const peer = await startOllamaPeer({
+      ps: () => [],
+      chat: (response) => {
+        streams += 1;
+        streaming(response).write(line({ content: 'I look' }));
+        if (streams === 1)
+          response.write(callLine('file_editor', { command: 'view', path: '/workspace/src/usage.py' }));
+        setImmediate(() => response.destroy());
+      },
+    });
+    const kernel = await start({ ESCROW_INFERENCE_HOST: peer.host });
+    try {
+      const { session } = await kernel.kernel.call('session/start', {
+        digest,
+        engine: 'ollama',
+        model: peerModel,
+        control: false,
+        extend: { attempts: 1, reviewer: { name: 'test', channel: 'script' } },
+      });
+      const view = await sessionAt(kernel.kernel, session.id, 'settled', settled);
+      expect(view.attempts[0]).toMatchObject({
+        outcome: { kind: 'transport' },
+        collection: { state: 'complete' },
+        settlement: { confirmed: true },
+        requests: 1,
+      });
+      expect(peer.chats).toHaveLength(1);
+      expect(view.candidates.every((c) => !c.eligible)).toBe(true);
+      expect(view.budget.used).toBeGreaterThanOrEqual(1);
+    } finally {
+      await peer.close();
+    }
+  });
+});
+
+describe('the clock', () => {
+  it('set a day forth and two days back in mid-attempt: nothing expires, nothing is lost', async () => {
+    const clock = path.join(await mkdtemp(path.join(os.tmpdir(), 'escrow-clock-')), 'offset');
+    const day = 86_400_000;
+    const kernel = await start({
+      NODE_OPTIONS: `--import=${path.resolve(import.meta.dirname, '../fixtures/wall-clock-jump.mjs')}`,
+      ESCROW_TEST_CLOCK: clock,
+    });
+    const window = await kernel.connect({ kind: 'window', graceMs: 20_000 });
+    const held = await heldAttempt(kernel);
+    await window.call('session/attach', { session: held.id, mode: 'control' });
+    await writeFile(clock, String(day));
+    await window.call('kernel/status', {});
+    await writeFile(clock, String(-day));
+    window.dispose();
+    const again = await kernel.connect({ kind: 'window' });
+    held.goOn();
+    const view = await sessionAt(again, held.id, 'verified', verified);
+    expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
+    const times = view.attempts[0]!.settlement!.steps.map((s) => s.at);
+    // The record tells what the clock said; it decides nothing.
+    expect(Math.max(...times)).toBeLessThan(Date.now());
+    again.dispose();
+  });
+});
+
+describe('the machine', () => {
+  it('suspended with everything on it, then continued: the attempt goes on', async () => {
+    const kernel = await start();
+    const held = await heldAttempt(kernel);
+    const pids = [kernel.pid, ...(await hostPids(engineIdOf(held.view))).map((p) => p.pid)];
+    for (const pid of pids) process.kill(pid, 'SIGSTOP');
+    // Less than the dead man's switch: a real suspend stops the monotonic clock too, stopped processes see it go on.
+    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    for (const pid of pids.toReversed()) process.kill(pid, 'SIGCONT');
+    held.goOn();
+    const view = await sessionAt(kernel.kernel, held.id, 'verified', verified);
+    expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
+  });
+
+  it('the Kernel stopped while clients wait: nobody starts another, and everybody is answered afterwards', async () => {
+    const kernel = await start();
+    const held = await heldAttempt(kernel);
+    process.kill(kernel.pid, 'SIGSTOP');
+    let answered = false;
+    const waiting = kernel.kernel.call('session/get', { session: held.id }).then((view) => {
+      answered = true;
+      return view;
+    });
+    await expect(
+      findOrStartKernel({
+        home,
+        hello: testHello(),
+        kernelPath: bundles.entry,
+        nodePath: process.execPath,
+        autostart: true,
+        deadlineMs: 1_500,
+      }),
+    ).rejects.toMatchObject({ code: 'NoKernel' });
+    expect(answered).toBe(false);
+    process.kill(kernel.pid, 'SIGCONT');
+    expect((await waiting).id).toBe(held.id);
+    held.goOn();
+    const view = await sessionAt(kernel.kernel, held.id, 'verified', verified);
+    expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
+    expect((await kernel.kernel.call('kernel/status', {})).pid).toBe(kernel.pid);
+  });
+});
+
+const isRoot = process.platform === 'linux' && process.getuid?.() === 0;
+
+describe.skipIf(!isRoot)('the disk of the state folder', () => {
+  let small: string;
+  beforeAll(async () => {
+    small = await mkdtemp(path.join(os.tmpdir(), 'escrow-small-'));
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=12m,mode=700', 'tmpfs', small]);
+  });
+  afterAll(async () => {
+    await endKernel(small);
+    await run('umount', [small]);
+    await rm(small, { recursive: true, force: true });
+  });
+
+  it('full in mid-attempt: the container is stopped all the same; with room again the record says what was lost', async () => {
+    const kernel = await start({}, small);
+    const contract = await prepareContract(kernel.kernel, repo.contract);
+    const window = await kernel.connect({ kind: 'window', graceMs: 0 });
+    const held = await heldAttempt(kernel, contract);
+    await window.call('session/attach', { session: held.id, mode: 'control' });
+    const filler = path.join(small, 'filler');
+    expect(() => writeFileSync(filler, Buffer.alloc(16 * 1024 * 1024))).toThrow('ENOSPC');
+    // The last free pages: an event must not fit either.
+    for (let n = 0; n < 64; n += 1) {
+      try {
+        writeFileSync(path.join(small, `filler-${n}`), Buffer.alloc(4096));
+      } catch {
+        break;
+      }
+    }
+    window.dispose();
+    await eventually(
+      'the container is stopped without a record',
+      async () => (await docker('ps', '-q', '--no-trunc', '--filter', `id=${engineIdOf(held.view)}`)) === '',
+      30_000,
+    );
+    expect((await kernel.kernel.call('kernel/status', {})).pid).toBe(kernel.pid);
+    for (const name of readdirSync(small)) if (name.startsWith('filler')) await rm(path.join(small, name));
+    await kernel.kernel.call('kernel/probe', {});
+    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled, 90_000);
+    expect(view.attempts[0]).toMatchObject({
+      outcome: { kind: 'cancelled' },
+      settlement: { trigger: 'window_close', confirmed: true },
+    });
+    expect(view.attempts[0]?.settlement?.unknown).toContain('bytes');
+    const { broken } = await kernel.kernel.call('kernel/verify', {});
+    expect(broken).toEqual([]);
+    await nothingLeft(kernel);
+  });
+
+  it('read-only when the Kernel starts again: it says so and nothing starts; writable, the attempt is settled', async () => {
+    const first = await start({}, small);
+    const contract = await prepareContract(first.kernel, repo.contract);
+    const held = await heldAttempt(first, contract);
+    await first.kill();
+    await first.kernel.closed;
+    // A file system cannot be made read-only under a process that writes to it; between two Kernels it can.
+    await run('mount', ['-o', 'remount,ro', small]);
+    try {
+      await expect(start({}, small)).rejects.toMatchObject({ code: 'StorageUnwritable' });
+    } finally {
+      await run('mount', ['-o', 'remount,rw', small]);
+    }
+    const kernel = await start({}, small);
+    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
+    expect(view.attempts[0]).toMatchObject({ outcome: { kind: 'interrupted' }, settlement: { confirmed: true } });
+    expect(view.attempts[0]?.collection?.state).toBe('complete');
+    await nothingLeft(kernel);
+  });
+});
+
+/** The home's identity, out of its database, read only. */
+function readHomeId(folder: string): string {
+  const text = readFileSync(path.join(folder, 'escrow.db')).toString('latin1');
+  const found = /homeId([0-9a-f]{20})/.exec(text)?.[1];
+  if (found === undefined) throw new Error('no home id');
+  return found;
+}
