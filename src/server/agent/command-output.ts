@@ -31,6 +31,17 @@ export function plainer(text: string): string {
     .join('\n');
 }
 
+/** Lines of a passing check's output that a model is shown: the runner's verdict comes last. */
+const passingLines = 6;
+
+/** The end of a passing check's output: what each passing test was called is of no use to whoever wants to go on. */
+export function passingEnd(text: string): string {
+  const lines = text.split('\n');
+  const left = lines.length - passingLines;
+  // Not for a line or two: the note would be longer than they.
+  return left < 4 ? text : `[${left} lines of a passing check left out]\n${lines.slice(left).join('\n').trimStart()}`;
+}
+
 /**
  * Head and tail of a text within `limit` bytes of UTF-8, cut at line ends where there are some near; what was cut is
  * said. The tail gets more: a test runner's verdict comes last.

@@ -10,17 +10,13 @@ import { shownPath, visiblePaths } from './workspace-path.ts';
  * The fixed prefix: the same bytes on every request of every session, so that the engine's prefix cache works. Small on
  * purpose: each sentence is there because models did the wrong thing without it.
  */
-export const systemPrompt = `You change code in /workspace by calling tools, one small step at a time.
+export const systemPrompt = `You change code in /workspace with tools, one small step at a time.
 1. View the files that the task names (file_editor view).
 2. Run a listed check with terminal and read why it fails.
 3. Edit with str_replace: old_str is copied exactly from the view, without line numbers, and occurs once in the file.
 4. Run every check again. If one fails, read its message and edit again.
 5. When all checks pass, call finish.
-Rules:
-- Every answer is a tool call; text alone does nothing.
-- terminal runs only the listed checks, exactly as written, one a call, and \`cat PATH\`. No other program, no cd, no pipes, ; && or redirection.
-- Only writable files can be changed.
-- There is no network; nothing can be installed.`;
+Every answer is a tool call; text alone does nothing. terminal runs only the listed checks, exactly as written, one a call, and \`cat PATH\`: no other program, cd, pipe, && or redirection. Only writable files can be changed. Nothing can be installed.`;
 
 /** Tool schemas, with the keywords that the engine forwards and no others. */
 export const agentTools: readonly ChatTool[] = [
@@ -42,7 +38,7 @@ export const agentTools: readonly ChatTool[] = [
         old_str: { type: 'string' },
         new_str: { type: 'string' },
         insert_line: { type: 'integer' },
-        view_range: { type: 'array', items: { type: 'integer' }, description: '[first, last]; last -1 is the end' },
+        view_range: { type: 'array', items: { type: 'integer' }, description: '[first, last], -1: end' },
       },
       required: ['command', 'path'],
     },

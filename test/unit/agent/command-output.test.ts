@@ -1,6 +1,12 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cleanOutput, failureExcerpt, headAndTail, plainer } from '../../../src/server/agent/command-output.ts';
+import {
+  cleanOutput,
+  failureExcerpt,
+  headAndTail,
+  passingEnd,
+  plainer,
+} from '../../../src/server/agent/command-output.ts';
 
 describe('output for a model', () => {
   test('terminal sequences go, control characters are spelled out, bad bytes are marked', () => {
@@ -44,6 +50,16 @@ describe('output for a model', () => {
         },
       ),
     );
+  });
+});
+
+describe('a passing check', () => {
+  test('shows its end; short output stays whole', () => {
+    const long = Array.from({ length: 40 }, (_, n) => `test_${n} ... ok`).join('\n') + '\n\nRan 40 tests\n\nOK';
+    expect(passingEnd(long)).toBe(
+      '[38 lines of a passing check left out]\ntest_38 ... ok\ntest_39 ... ok\n\nRan 40 tests\n\nOK',
+    );
+    expect(passingEnd('a\nb\nc')).toBe('a\nb\nc');
   });
 });
 
