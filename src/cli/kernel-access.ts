@@ -2,7 +2,18 @@ import type { Method, Notification, NotificationParams, Params, Result } from '.
 
 /** A live connection to the Kernel, as far as commands need it. */
 export interface KernelLink {
-  call<M extends Method>(method: M, params: Params<M>, options?: { readonly signal?: AbortSignal }): Promise<Result<M>>;
+  call<M extends Method>(
+    method: M,
+    params: Params<M>,
+    options?: {
+      readonly signal?: AbortSignal;
+      readonly onProgress?: (progress: {
+        readonly code: string;
+        readonly detail: string;
+        readonly percent: number | null;
+      }) => void;
+    },
+  ): Promise<Result<M>>;
   /** Returns the function that ends the subscription. */
   on<N extends Notification>(name: N, listener: (params: NotificationParams<N>) => void): () => void;
   /** Settles when the connection has ended, with the reason in words. */

@@ -93,7 +93,10 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     store,
     contracts,
     sandbox: containers,
-    bound: () => new Set(sessions.open().map((id) => sessions.get(id).binding.image.digest)),
+    bound: () => {
+      const live = sessions.summaries({ limit: 100_000 }).filter(({ state }) => state !== 'closed');
+      return new Set(live.map(({ id }) => sessions.get(id).binding.image.digest));
+    },
     changed: () => tasks.own('health', health.probe()),
     tasks,
     log,

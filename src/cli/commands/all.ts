@@ -3,6 +3,7 @@ import { candidateCommands } from './candidate.ts';
 import { contractCommands } from './contract.ts';
 import { doctor } from './doctor.ts';
 import { engineCommands } from './engine.ts';
+import { imageCommands } from './image.ts';
 import { kernelCommands } from './kernel.ts';
 import { sessionCommands } from './session.ts';
 import { reconcile } from './session-reconcile.ts';
@@ -14,6 +15,7 @@ export const commands: readonly Command[] = [
   ...kernelCommands,
   ...stateCommands,
   ...contractCommands,
+  ...imageCommands,
   ...sessionCommands,
   reconcile,
   ...candidateCommands,

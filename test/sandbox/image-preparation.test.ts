@@ -1,0 +1,256 @@
+// From lock files to an image with packages: what is shown, what a yes does, what a no leaves, and that nothing but the
+// lock files and manifests takes part (adversarial 64).
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ImagePlan } from '../../src/protocol/images.ts';
+import type { ContractDigest } from '../../src/protocol/primitives.ts';
+import { ContainerEngine, engineAddress } from '../../src/server/sandbox/engine.ts';
+import { imageRepository, replacement, type ImageRepository } from '../fixtures/image-repository.ts';
+import { sessionAt, settled, startSession, verified, writeScript } from '../fixtures/journey.ts';
+import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+
+const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
+const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
+
+/** What a preparation could leave: images of this home, its containers, its temporary folders. */
+async function leftovers(homeId: string | undefined): Promise<readonly string[]> {
+  const images = (await engine.images(['escrow.product=escrow'])).filter(
+    ({ labels }) => labels['escrow.home'] === homeId || labels['escrow.owner'] === homeId,
+  );
+  const containers = await engine.list(['escrow.image=preparation']);
+  const folders = (await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'));
+  return [...images.map(({ id }) => id), ...containers.map(({ name }) => name), ...folders];
+}
+
+describe('a contract with packages of npm and of Python', () => {
+  let kernel: TestKernel;
+  let repo: ImageRepository;
+  let digest: ContractDigest;
+  let homeId: string | undefined;
+  const plan = (): Promise<ImagePlan> => kernel.kernel.call('image/plan', { digest });
+
+  beforeAll(async () => {
+    await ensureSandboxImage();
+    kernel = await startTestKernel();
+    repo = await imageRepository(
+      'small',
+      {
+        // Nothing of these may take part: neither on this machine nor in the image.
+        '.npmrc': 'registry=http://127.0.0.1:1/\nignore-scripts=false\n',
+        'pip.conf': '[global]\nindex-url = http://127.0.0.1:1/\n',
+        'setup.py': 'open("canary", "w")\n',
+        'conftest.py': 'import pathlib\nassert pathlib.Path.cwd() == pathlib.Path("/workspace")\n',
+        'hidden/check.py': 'print("hidden")\n',
+        'packages/greet/index.js': "import ms from 'ms';\nexport const greet = () => `in ${ms(61_000)}`;\n",
+        'src/greeting/__init__.py': 'def greeting():\n    return "hello"\n',
+        'tests/test_greeting.py':
+          'from greeting import greeting\n\n\ndef test_greeting():\n    assert greeting() == "hello, world"\n',
+        'show.js':
+          "import { greet } from '@small/greet';\nimport colors from 'picocolors';\nconsole.log(greet(), typeof colors.red);\n",
+      },
+      {
+        title: 'Greet the world',
+        instruction: 'Greet the world.',
+        writable: ['src/greeting/__init__.py'],
+        scratch: ['.pytest_cache', 'node_modules/.cache'],
+        acceptance: [
+          { id: 'greeting', argv: ['pytest', '-v'], baseline: 'fail' },
+          { id: 'modules', argv: ['node', 'show.js'], baseline: 'pass' },
+          {
+            id: 'scratch',
+            argv: ['node', '-e', "require('fs').writeFileSync('node_modules/.cache/x', 'x')"],
+            baseline: 'pass',
+          },
+        ],
+        supplemental: [{ path: 'hidden/check.py', argv: ['python3', 'hidden/check.py'] }],
+        image: { dependencies: { npm: 'package-lock.json', python: 'requirements.lock' } },
+      },
+    );
+    ({ digest } = await kernel.kernel.call('contract/freeze', { path: repo.contract }));
+  }, 120_000);
+  afterAll(async () => {
+    await kernel.dispose();
+    await repo.dispose();
+  });
+
+  it('fixes its base when it is frozen, and says what preparing would do', async () => {
+    const frozen = await kernel.kernel.call('contract/get', { digest });
+    expect(frozen.base?.digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+    const shown = await plan();
+    expect(shown).toMatchObject({ state: 'needed', approval: null, mayStand: true, image: null });
+    const step = (kind: string) => shown.steps.find((one) => one.kind === kind);
+    expect(step('npm')).toMatchObject({ where: 'host', network: true, cached: false, subject: 'package-lock.json' });
+    expect(step('npm')?.argv).toContain('--ignore-scripts');
+    expect(step('npm')?.artefacts.map(({ name, version }) => `${name}@${version}`)).toEqual([
+      'ms@2.1.3',
+      'picocolors@1.1.1',
+    ]);
+    expect(step('python')?.argv).toContain('--require-hashes');
+    expect(step('python')?.artefacts.map(({ name }) => name)).toContain('pytest');
+    expect(shown.unknown).toEqual(expect.arrayContaining(['npm_sizes', 'python_sizes']));
+  });
+
+  it('does nothing without a yes to exactly that, and a no leaves nothing', async () => {
+    const { plan: id } = await plan();
+    const prepare = kernel.kernel.call('image/prepare', { digest, plan: id, approval: null });
+    await expect(prepare).rejects.toMatchObject({ code: 'ImageNotApproved' });
+    const other = kernel.kernel.call('image/prepare', { digest, plan: 'f'.repeat(64) as never, approval: yes });
+    await expect(other).rejects.toMatchObject({ code: 'ImageChanged' });
+    await kernel.kernel.call('image/decline', { plan: id, reviewer: yes.reviewer });
+    await expect(kernel.kernel.call('contract/baseline', { digest })).rejects.toMatchObject({
+      code: 'ImageUnavailable',
+      next: expect.stringContaining('image prepare'),
+    });
+    expect(
+      (await engine.images(['escrow.product=escrow'])).filter(
+        ({ labels }) => 'escrow.dependencies' in labels && labels['escrow.home'] === homeId && homeId !== undefined,
+      ),
+    ).toEqual([]);
+    expect((await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'))).toEqual([]);
+  });
+
+  it('leaves nothing when it is cancelled on the way', async () => {
+    const { plan: id } = await plan();
+    const cancel = new AbortController();
+    const prepare = kernel.kernel.call(
+      'image/prepare',
+      { digest, plan: id, approval: yes },
+      { signal: cancel.signal, onProgress: ({ code }) => code === 'npm' && cancel.abort() },
+    );
+    await expect(prepare).rejects.toMatchObject({ code: 'Cancelled' });
+    expect((await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'))).toEqual([]);
+    expect((await plan()).state).toBe('needed');
+  });
+
+  it('is prepared after a yes, measured, and recorded', async () => {
+    const { plan: id } = await plan();
+    const seen: string[] = [];
+    const { plan: after, record } = await kernel.kernel.call(
+      'image/prepare',
+      { digest, plan: id, approval: { ...yes, standing: true } },
+      { onProgress: ({ code }) => seen.push(code) },
+    );
+    expect(seen).toEqual(expect.arrayContaining(['npm', 'python', 'pack', 'done']));
+    expect(after).toMatchObject({ state: 'ready', image: { digest: record?.image } });
+    expect(record).toMatchObject({ plan: id, approval: { by: 'test', channel: 'script', standing: true } });
+    const python = record?.steps.find(({ kind }) => kind === 'python');
+    // Of six requirements five are for this platform.
+    expect(python).toMatchObject({ made: true, artefacts: 5 });
+    expect(python?.downloadedBytes).toBeGreaterThan(1_000_000);
+    expect(python?.tree).toMatch(/^[0-9a-f]{64}$/);
+    const image = await engine.inspectImage(record?.image ?? '');
+    homeId = image?.Config.Labels?.['escrow.home'];
+    expect(homeId).toBeDefined();
+    expect(image?.Size).toBe(record?.sizeBytes);
+    expect(image?.Config.Labels?.['escrow.dependencies']).toBe(record?.dependencies);
+    for (const file of ['canary', path.join('..', 'canary')])
+      expect(existsSync(path.join(repo.root, file))).toBe(false);
+    expect((await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'))).toEqual([]);
+    expect(await engine.list(['escrow.image=preparation'])).toEqual([]);
+  });
+
+  it('has nothing of the repository in the image but what the packages are', async () => {
+    const { image } = await plan();
+    const handle = await engine.create({
+      Image: image?.digest ?? '',
+      Cmd: ['x'],
+      Labels: { 'escrow.product': 'escrow', 'escrow.image': 'preparation' },
+    });
+    try {
+      const archive = await engine.getFiles(handle, '/deps');
+      let text = '';
+      for await (const part of archive ?? []) text += (part as Buffer).toString('latin1');
+      const names = [...text.matchAll(/deps\/[\x21-\x7e]*/g)].map(([name]) => name);
+      expect(names).toContain('deps/venv/bin/pytest');
+      for (const stray of [
+        '.npmrc',
+        'setup.py',
+        'conftest.py',
+        'hidden',
+        'check.py',
+        'show.js',
+        'pip.conf',
+        'greet/index.js',
+        'deps/package-lock',
+        'deps/package.json',
+        'greet/package.json',
+      ]) {
+        expect(names.filter((name) => name.includes(stray) && !name.includes('site-packages'))).toEqual([]);
+      }
+      expect(text).not.toContain(os.homedir() + '/');
+      expect(text).not.toContain('escrow-image-');
+    } finally {
+      await engine.remove(handle);
+    }
+  });
+
+  it('needs nothing the second time', async () => {
+    const { plan: id } = await plan();
+    const again = await kernel.kernel.call('image/prepare', { digest, plan: id, approval: null });
+    expect(again.plan.steps.every(({ cached }) => cached)).toBe(true);
+    expect(again.record?.image).toBe(again.plan.image?.digest);
+  });
+
+  it('goes from baseline to a verified candidate with its packages, and the binding names the record', async () => {
+    const baseline = await kernel.kernel.call('contract/baseline', { digest });
+    expect(
+      baseline.checks.map(({ id, verdict, strength, tail }) => [id, verdict, strength, tail.includes('in 1m')]),
+    ).toEqual([
+      ['greeting', 'fail', 'summary', false],
+      ['modules', 'pass', 'exit-code', true],
+      ['scratch', 'pass', 'exit-code', false],
+    ]);
+    expect(baseline.result).toBe('discriminates');
+    const script = await writeScript(
+      kernel.home,
+      'greet',
+      replacement('src/greeting/__init__.py', '"hello"', '"hello, world"'),
+    );
+    const { session } = await startSession(kernel.kernel, digest, script);
+    await sessionAt(kernel.kernel, session.id, 'settled', settled);
+    const view = await sessionAt(kernel.kernel, session.id, 'verified', verified);
+    expect(view.attempts[0]).toMatchObject({ outcome: { kind: 'candidate' }, collection: { state: 'complete' } });
+    expect(view.candidates[0]?.verdict).toBe('passed');
+    const { image } = await plan();
+    expect(view.binding.image).toMatchObject({ digest: image?.digest, record: image?.record });
+    // What a session is bound to is not pruned.
+    const kept = await kernel.kernel.call('image/prune', { preview: true, all: true });
+    expect(kept.kept.find(({ id }) => id === image?.digest)?.kept).toBe('session');
+  });
+
+  it('counts shared layers once and removes exactly its own', async () => {
+    const list = await kernel.kernel.call('image/list', {});
+    const sum = list.images.reduce((total, { sizeBytes }) => total + sizeBytes, 0);
+    expect(list.totalBytes).toBeLessThan(sum);
+    expect(list.unknown).toContain('engine_overhead');
+    const { sessions } = await kernel.kernel.call('session/list', {});
+    const session = sessions[0];
+    if (session === undefined) throw new Error('no session');
+    const { token } = await kernel.kernel.call('session/attach', {
+      session: session.id,
+      mode: 'control',
+      takeOver: true,
+    });
+    if (token === null) throw new Error('no token');
+    await kernel.kernel.call('session/close', { session: session.id, token });
+    const before = (await engine.images([])).length;
+    const preview = await kernel.kernel.call('image/prune', { preview: true, all: true });
+    expect(preview).toMatchObject({ done: false, failed: [] });
+    expect(preview.removed.every(({ owner }) => owner === 'this-home')).toBe(true);
+    expect(preview.removed.map(({ kind }) => kind).toSorted()).toEqual(
+      expect.arrayContaining(['dependencies', 'prepared']),
+    );
+    expect((await engine.images([])).length).toBe(before);
+    const done = await kernel.kernel.call('image/prune', { preview: false, all: true });
+    expect(done).toMatchObject({ done: true, failed: [], freedBytes: preview.freedBytes });
+    expect(done.removed.map(({ id }) => id)).toEqual(preview.removed.map(({ id }) => id));
+    expect(await leftovers(homeId)).toEqual([]);
+    expect((await plan()).state).toBe('needed');
+    // The standing yes holds for exactly this: no further question.
+    expect((await plan()).approval).toMatchObject({ standing: true, by: 'test' });
+  });
+});

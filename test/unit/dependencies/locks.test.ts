@@ -1,0 +1,218 @@
+// What may be installed from a lock file, and what is refused before anything is fetched.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { withInterpreter } from '../../../src/server/dependencies/install-python.ts';
+import { markerHolds, type MarkerEnvironment } from '../../../src/server/dependencies/markers.ts';
+import { barePackageManifest, readNpmLock } from '../../../src/server/dependencies/npm-lock.ts';
+import { wheelPlatforms } from '../../../src/server/dependencies/platform.ts';
+import { barePythonLock, readPythonLock, requirementsFor } from '../../../src/server/dependencies/python-lock.ts';
+
+const integrity = 'sha512-KHsob+Fv9YerATvYujMbiyJqnRCvLtrcr/eTNqRqiOSGp97EOiRP1yP47+knGgQ/xnc3XY8xzkW587dlZzNqRA==';
+const lockOf = (packages: Record<string, unknown>, lockfileVersion = 3): string =>
+  JSON.stringify({ lockfileVersion, packages: { '': { name: 'x' }, ...packages } });
+const good = { version: '1.0.0', integrity };
+
+describe('a package-lock.json', () => {
+  it('tells packages, the workspace’s own ones, and where node_modules folders are', () => {
+    const read = readNpmLock(
+      lockOf({
+        'node_modules/a': good,
+        'node_modules/@s/b': { ...good, resolved: 'https://registry.example/b.tgz', optional: true },
+        'packages/web': { version: '0.0.1' },
+        'packages/web/node_modules/a': { ...good, version: '2.0.0' },
+        'node_modules/web': { resolved: 'packages/web', link: true },
+        'node_modules/alias': { ...good, name: 'real' },
+        'node_modules/a/node_modules/inner': { version: '1.0.0', inBundle: true },
+      }),
+    );
+    expect(read).toMatchObject({
+      ok: true,
+      lock: {
+        members: ['packages/web'],
+        moduleFolders: ['', 'packages/web'],
+        packages: [
+          { name: 'a', version: '1.0.0', resolved: null, optional: false },
+          { name: '@s/b', optional: true },
+          { name: 'a', version: '2.0.0', folder: 'packages/web/node_modules/a' },
+          { name: 'real', folder: 'node_modules/alias' },
+        ],
+      },
+    });
+  });
+
+  it.each([
+    ['git', { 'node_modules/a': { ...good, resolved: 'git+ssh://git@host/a.git#1' } }, /HTTPS/],
+    ['a file', { 'node_modules/a': { ...good, resolved: 'file:../a.tgz' } }, /HTTPS/],
+    ['plain HTTP', { 'node_modules/a': { ...good, resolved: 'http://host/a.tgz' } }, /HTTPS/],
+    ['no hash', { 'node_modules/a': { version: '1.0.0' } }, /SHA/],
+    ['SHA-1 only', { 'node_modules/a': { version: '1.0.0', integrity: 'sha1-AAAA' } }, /SHA/],
+    ['a link out of the workspace', { 'node_modules/a': { resolved: '../other', link: true } }, /outside/],
+    ['a folder above', { 'node_modules/../../a': good }, /no folder/],
+    ['an absolute folder', { '/etc/node_modules/a': good }, /no folder/],
+    ['a backslash', { 'node_modules\\a': good }, /no folder/],
+  ])('with %s is refused', (_name, packages, why) => {
+    expect(readNpmLock(lockOf(packages))).toMatchObject({ ok: false, reason: expect.stringMatching(why) });
+  });
+
+  it('of npm 6, or that is no lock file, is refused', () => {
+    expect(readNpmLock(lockOf({}, 1))).toMatchObject({ ok: false });
+    for (const text of ['', '[]', '{}', 'null', '{"lockfileVersion":3}']) expect(readNpmLock(text).ok).toBe(false);
+  });
+
+  it('never throws, whatever the text', () => {
+    fc.assert(fc.property(fc.string(), (text) => readNpmLock(text).ok === false));
+    fc.assert(fc.property(fc.json(), (text) => typeof readNpmLock(text).ok === 'boolean'));
+  });
+
+  it('goes with manifests without scripts and configuration', () => {
+    const bare = barePackageManifest(
+      JSON.stringify({
+        name: 'a',
+        scripts: { preinstall: 'evil' },
+        dependencies: { b: '1' },
+        config: { x: 1 },
+        gypfile: true,
+      }),
+    );
+    expect(JSON.parse(bare ?? '')).toEqual({ name: 'a', dependencies: { b: '1' } });
+    for (const text of ['', '[]', 'null', '1']) expect(barePackageManifest(text)).toBeNull();
+  });
+});
+
+const hash = `sha256:${'a'.repeat(64)}`;
+const here: MarkerEnvironment = {
+  python_version: '3.13',
+  python_full_version: '3.13.5',
+  os_name: 'posix',
+  sys_platform: 'linux',
+  platform_system: 'Linux',
+  platform_machine: 'x86_64',
+  platform_python_implementation: 'CPython',
+  implementation_name: 'cpython',
+};
+
+describe('a requirements file', () => {
+  it('tells versions, hashes, extras and markers', () => {
+    const read = readPythonLock(
+      `# made by a tool\nnumpy==2.5.5 ; python_full_version >= '3.12' \\\n    --hash=${hash} \\\n    --hash=sha512:${'b'.repeat(128)}\n    # via -r requirements.in\nrequests[socks]==2.0 --hash=${hash}\r\n`,
+    );
+    expect(read).toEqual({
+      ok: true,
+      requirements: [
+        {
+          name: 'numpy',
+          extras: '',
+          version: '2.5.5',
+          marker: "python_full_version >= '3.12'",
+          hashes: [hash, `sha512:${'b'.repeat(128)}`],
+        },
+        { name: 'requests', extras: '[socks]', version: '2.0', marker: null, hashes: [hash] },
+      ],
+    });
+  });
+
+  it.each([
+    ['no hash', 'a==1', /no hash/],
+    ['a range', `a>=1 --hash=${hash}`, /NAME==VERSION/],
+    ['an address', `a @ https://host/a.whl --hash=${hash}`, /NAME==VERSION/],
+    ['a file', `./a.whl --hash=${hash}`, /NAME==VERSION/],
+    ['an index', '--index-url https://host/simple', /options/],
+    ['another file', '-r other.txt', /options/],
+    ['an editable', '-e .', /options/],
+    ['an option of its own', `a==1 --config-settings=x=y --hash=${hash}`, /--hash/],
+    ['a wildcard', `a==1.* --hash=${hash}`, /NAME==VERSION/],
+  ])('with %s is refused', (_name, text, why) => {
+    expect(readPythonLock(text)).toMatchObject({ ok: false, reason: expect.stringMatching(why) });
+  });
+
+  it('never throws, and what it lets through holds nothing but names, versions and hashes', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.string(),
+          fc.string().map((text) => `a==1 ${text} --hash=${hash}`),
+        ),
+        (text) => {
+          const read = readPythonLock(text);
+          if (!read.ok) return;
+          for (const line of barePythonLock(read.requirements)
+            .split('\n')
+            .filter((one) => one !== '')) {
+            expect(line).toMatch(/^[\w.-]+(?:\[[\w\s.,-]*\])?==[\w.!+-]+(?: --hash=sha\d+:[0-9a-f]+)+$/);
+          }
+        },
+      ),
+    );
+  });
+
+  it('is read for the image’s Python, not for this machine’s', () => {
+    const read = readPythonLock(
+      [
+        `colorama==1 ; sys_platform == 'win32' --hash=${hash}`,
+        `numpy==2.4 ; python_full_version < '3.12' --hash=${hash}`,
+        `numpy==2.5 ; python_full_version >= '3.12' --hash=${hash}`,
+      ].join('\n'),
+    );
+    if (!read.ok) throw new Error(read.reason);
+    expect(requirementsFor(read.requirements, here).map(({ name, version }) => `${name} ${version}`)).toEqual([
+      'numpy 2.5',
+    ]);
+  });
+});
+
+describe('a marker', () => {
+  it.each([
+    ["python_version >= '3.9'", true],
+    ["python_version < '3.9'", false],
+    ["python_version == '3.*'", true],
+    ["python_version ~= '3.11'", true],
+    ["python_version ~= '3.11.0'", false],
+    ["'linux' == sys_platform", true],
+    ["sys_platform != 'linux' or (platform_machine == 'x86_64' and os_name == 'posix')", true],
+    ["sys_platform == 'linux' and platform_machine == 'aarch64'", false],
+    ["'Lin' in platform_system", true],
+    ["python_version not in '3.7, 3.8'", true],
+    ["extra == 'test'", false],
+    ["implementation_name == 'cpython' and python_full_version > '3.13.4'", true],
+  ])('%s is %s', (marker, holds) => {
+    expect(markerHolds(marker, here)).toBe(holds);
+  });
+
+  it.each([
+    '',
+    'python_version',
+    "platform_release == '6'",
+    "a == 'b'",
+    "(os_name == 'posix'",
+    "os_name == 'posix' os_name",
+    "os_name < 'posix'",
+    "python_version < '3.9rc1'",
+  ])('%s can’t be decided and is said to be', (marker) => {
+    expect(() => markerHolds(marker, here)).toThrow(SyntaxError);
+  });
+});
+
+describe('wheels', () => {
+  it('for the C library of the image are asked for, newest first', () => {
+    const glibc = wheelPlatforms({ architecture: 'amd64', libc: { kind: 'glibc', major: 2, minor: 28 }, python: null });
+    expect(glibc[0]).toBe('manylinux_2_28_x86_64');
+    expect(glibc).toContain('manylinux_2_17_x86_64');
+    expect(glibc).toContain('manylinux2014_x86_64');
+    expect(glibc).not.toContain('manylinux_2_29_x86_64');
+    expect(wheelPlatforms({ architecture: 'arm64', libc: { kind: 'musl', major: 1, minor: 2 }, python: null })).toEqual(
+      ['musllinux_1_2_aarch64', 'musllinux_1_1_aarch64'],
+    );
+    expect(wheelPlatforms({ architecture: 'amd64', libc: null, python: null })).toEqual([]);
+  });
+
+  it('bring programs that start the image’s Python', () => {
+    const mended = (text: string): string | null =>
+      withInterpreter(Buffer.from(text), '/deps/venv/bin/python3')?.toString() ?? null;
+    expect(mended('#!/usr/bin/python3.11\nimport x\n')).toBe('#!/deps/venv/bin/python3\nimport x\n');
+    expect(mended("#!/bin/sh\n'''exec' \"/a b/python3\" \"$0\" \"$@\"\n' '''\nimport x\n")).toBe(
+      '#!/deps/venv/bin/python3\nimport x\n',
+    );
+    expect(mended('#!/bin/sh\necho hi\n')).toBeNull();
+    expect(mended('\x7fELF')).toBeNull();
+  });
+});
