@@ -1,6 +1,8 @@
 import {
   CancellationTokenSource,
   createMessageConnection,
+  ErrorCodes,
+  ResponseError,
   type Disposable,
   type MessageConnection,
   type MessageReader,
@@ -49,6 +51,11 @@ const ended = (): EscrowError =>
     'The connection to the Kernel ended before it answered. Whether it acted is not known.',
     'Connect again and look at the session.',
   );
+
+/** True for what vscode-jsonrpc says when a request could not be written or its answer can no longer come. */
+const lostOnTheWay = (error: unknown): boolean =>
+  error instanceof ResponseError &&
+  (error.code === ErrorCodes.MessageWriteError || error.code === ErrorCodes.PendingResponseRejected);
 
 /** The typed error behind whatever vscode-jsonrpc rejected with; other errors come back as they are. */
 export function kernelError(error: unknown): unknown {
@@ -127,7 +134,8 @@ export class KernelConnection {
       const sent = onProgress === undefined ? params : { ...params, workDoneToken: token };
       return await this.#rpc.sendRequest<Result<M>>(method, sent, source.token);
     } catch (error) {
-      if (this.#over) throw ended();
+      // The write may fail before the end of the socket has been heard of.
+      if (this.#over || lostOnTheWay(error)) throw ended();
       throw kernelError(error);
     } finally {
       signal?.removeEventListener('abort', cancel);

@@ -91,6 +91,39 @@ async function hostPids(engineId: string): Promise<{ pid: number; command: strin
 }
 const engineIdOf = (view: SessionView): string => view.attempts[0]?.container?.engineId ?? '';
 
+describe('control', () => {
+  it('taken over: a higher token, the former controller told, its requests refused and recorded', async () => {
+    const kernel = await start();
+    const held = await heldAttempt(kernel);
+    const [former, later] = [
+      await kernel.connect({ kind: 'window', name: 'former' }),
+      await kernel.connect({ name: 'later' }),
+    ];
+    const first = await former.call('session/attach', { session: held.id, mode: 'control' });
+    const told = new Promise((resolve) => former.on('session/controlLost', resolve));
+    await expect(later.call('session/attach', { session: held.id, mode: 'control' })).rejects.toMatchObject({
+      code: 'NotController',
+    });
+    const second = await later.call('session/attach', { session: held.id, mode: 'control', takeOver: true });
+    expect(second.token!).toBeGreaterThan(first.token!);
+    expect(await told).toEqual({ session: held.id, by: 'later' });
+    await expect(former.call('session/cancel', { session: held.id, token: first.token! })).rejects.toMatchObject({
+      code: 'StaleAuthority',
+    });
+    await expect(former.call('session/cancel', { session: held.id, token: second.token! })).rejects.toMatchObject({
+      code: 'StaleAuthority',
+    });
+    const { events } = await later.call('session/events', { session: held.id, limit: 1000 });
+    expect(events.filter((e) => e.type === 'request.refused')).toHaveLength(2);
+    // The one that lost control goes; that means nothing for the session.
+    former.dispose();
+    await former.closed;
+    held.goOn();
+    const view = await sessionAt(later, held.id, 'verified', verified);
+    expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
+  });
+});
+
 describe('the container', () => {
   it('its supervisor killed: one observation ends the attempt; what is gone is called lost', async () => {
     const kernel = await start();

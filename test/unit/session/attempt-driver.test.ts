@@ -1,0 +1,208 @@
+// The real driver, decider and store against an engine that falls silent, loses containers and does not confirm.
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import * as fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { EscrowError } from '../../../src/protocol/errors.ts';
+import { sha256 } from '../../../src/protocol/hash.ts';
+import type { RelPath, SessionId } from '../../../src/protocol/primitives.ts';
+import { AttemptDriver, type AttemptDriverDeps } from '../../../src/server/session/attempt-driver.ts';
+import { Sessions } from '../../../src/server/session/sessions.ts';
+import type { AttemptState } from '../../../src/server/session/state.ts';
+import { openStore } from '../../../src/server/store/open-store.ts';
+import type { Store } from '../../../src/server/store/port.ts';
+import { binding, ids } from '../../fixtures/session.ts';
+import { shakySandbox, type Fault, type ShakySandbox } from '../../fixtures/shaky-sandbox.ts';
+
+let home: string;
+const stores: Store[] = [];
+beforeEach(() => {
+  home = mkdtempSync(path.join(os.tmpdir(), 'escrow-driver-'));
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+  for (const store of stores.splice(0)) store.close();
+  rmSync(home, { recursive: true, force: true });
+});
+
+const file = { path: 'src/a.py' as RelPath, mode: 0o644, bytes: Buffer.from('new') };
+
+interface Bench {
+  readonly store: Store;
+  readonly sessions: Sessions;
+  readonly id: SessionId;
+  readonly driver: AttemptDriver;
+  readonly attempt: () => AttemptState;
+}
+
+type Agent = AttemptDriverDeps['runAgent'];
+const finishes: Agent = () => Promise.resolve({ kind: 'finished', message: 'done' });
+
+/** A Kernel's worth of driver over the store of a folder; the second one on a folder is the next Kernel. */
+function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id?: SessionId): Bench {
+  const store = openStore({ home: folder, now: () => 1000 });
+  stores.push(store);
+  const sessions = new Sessions(store, () => 0);
+  let session = id;
+  if (session === undefined) {
+    session = sessions.create({
+      contractDigest: ids.contract,
+      root: '/repo',
+      contractPath: '/repo/x.contract.jsonc',
+      title: 'x',
+      binding,
+      budget: { attempts: 2, requestsPerAttempt: 3, outputTokensPerRequest: 1024, wallS: 600 },
+      qualificationKey: sha256('key'),
+    }).id;
+    sessions.execute(session, { kind: 'queue', attempt: ids.attempt, feedback: null, token: null });
+    sessions.execute(session, { kind: 'reserve', holder: 'k' });
+  }
+  const own = session;
+  const deps = {
+    sessions,
+    sandbox: shaky.service,
+    artefacts: store.artefacts,
+    inferenceFor: () =>
+      Promise.resolve({
+        begin: () => Promise.resolve(null),
+        chat: () => Promise.reject(new Error('no agent of this test asks')),
+        idle: () => Promise.resolve('idle'),
+        end: () => Promise.resolve(),
+        dispose: () => undefined,
+      }),
+    runAgent: agent,
+    contractOf: () => ({}),
+    specFor: (_: unknown, attempt: AttemptState) =>
+      Promise.resolve({ name: 'escrow-attempt-x', owner: attempt.id, session: own, epoch: store.epoch, files: [file] }),
+    candidateOf: (_: unknown, collected: readonly unknown[]) =>
+      collected.length === 0 ? null : { digest: ids.candidate, files: [] },
+    holder: 'k',
+    epoch: store.epoch,
+    monotonic: () => 0,
+    log: () => undefined,
+    at: () => undefined,
+  } as unknown as AttemptDriverDeps;
+  return {
+    store,
+    sessions,
+    id: own,
+    driver: new AttemptDriver(deps, own, ids.attempt),
+    attempt: () => sessions.get(own).attempts[0]!,
+  };
+}
+
+/** Lets time pass until the drive has come to its end; its own waits are made up, its work is real. */
+async function toEnd(drive: Promise<void>): Promise<boolean> {
+  const deadline = performance.now() + 10_000;
+  let over = false;
+  void drive.then(() => {
+    over = true;
+  });
+  while (!over && performance.now() < deadline) {
+    await vi.advanceTimersByTimeAsync(30_000);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return over;
+}
+
+function judge(bench: Bench, shaky: ShakySandbox): void {
+  const attempt = bench.attempt();
+  expect(attempt.settled, 'it came to its end').not.toBeNull();
+  expect(attempt.settled!.confirmed).toBe(true);
+  expect(shaky.container()).toBe('absent');
+  expect(shaky.made()).toBeLessThanOrEqual(1);
+  // Bytes in the record were really read out of a running container, and are on the disk.
+  const files = attempt.collection?.files ?? [];
+  if (files.length > 0) expect(shaky.readOut()).toBe(true);
+  for (const { ref } of files) expect(bench.store.artefacts.has(ref.sha256)).toBe(true);
+  expect(bench.store.verifyChains()).toEqual([]);
+}
+
+const fault = fc.constantFrom<Fault>('none', 'none', 'silent', 'unconfirmed', 'vanish');
+
+describe('whatever the engine does', () => {
+  it('one Kernel brings the attempt to a confirmed end', { timeout: 60_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fault, { maxLength: 14 }), async (faults) => {
+        const folder = mkdtempSync(path.join(home, 'p-'));
+        const shaky = shakySandbox();
+        shaky.faults = [...faults];
+        const bench = kernel(folder, shaky);
+        expect(await toEnd(bench.driver.drive())).toBe(true);
+        judge(bench, shaky);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it(
+    'and so does the next one, wherever the first was replaced; the replaced one writes and touches nothing more',
+    {
+      timeout: 60_000,
+    },
+    async () => {
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fault, { maxLength: 8 }),
+          fc.nat({ max: 6 }),
+          fc.array(fault, { maxLength: 8 }),
+          async (first, waits, second) => {
+            const folder = mkdtempSync(path.join(home, 'p-'));
+            const shaky = shakySandbox();
+            shaky.faults = [...first];
+            const one = kernel(folder, shaky);
+            const driving = one.driver.drive();
+            for (let n = 0; n < waits; n += 1) await vi.advanceTimersByTimeAsync(700);
+            const two = kernel(folder, shaky, finishes, one.id);
+            if (two.attempt().settled === null) {
+              shaky.faults = [...second];
+              two.driver.settle('kernel_restart');
+              expect(await toEnd(two.driver.drive())).toBe(true);
+            }
+            expect(await toEnd(driving)).toBe(true);
+            judge(two, shaky);
+            const seq = two.store.head();
+            await vi.advanceTimersByTimeAsync(300_000);
+            expect(two.store.head()).toBe(seq);
+          },
+        ),
+        { numRuns: 60 },
+      );
+    },
+  );
+});
+
+describe('settlement that cannot be recorded', () => {
+  it('ends the work and the container all the same; with room again the first cause is recorded', async () => {
+    const shaky = shakySandbox();
+    let aborted = false;
+    const agent: Agent = (_task, _tools, signal) =>
+      new Promise((resolve) => {
+        signal.addEventListener('abort', () => {
+          aborted = true;
+          resolve({ kind: 'cancelled' });
+        });
+      });
+    const bench = kernel(home, shaky, agent);
+    const drive = bench.driver.drive();
+    for (let n = 0; n < 20 && bench.attempt().phase !== 'running'; n += 1) await vi.advanceTimersByTimeAsync(10);
+    expect(bench.attempt().phase).toBe('running');
+    const execute = bench.sessions.execute.bind(bench.sessions);
+    bench.sessions.execute = () => {
+      throw new EscrowError('StorageFull', 'No space left.', 'Free space.');
+    };
+    bench.driver.settle('window_close');
+    bench.driver.settle('cancel');
+    expect(aborted).toBe(true);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(shaky.container()).toBe('stopped');
+    expect(bench.attempt().settling).toBeNull();
+    bench.sessions.execute = execute;
+    expect(await toEnd(drive)).toBe(true);
+    expect(bench.attempt().settling?.trigger).toBe('window_close');
+    expect(bench.attempt().settled).toMatchObject({ outcome: { kind: 'cancelled' }, confirmed: true });
+    expect(bench.attempt().settled?.unknown).toContain('bytes');
+  });
+});
