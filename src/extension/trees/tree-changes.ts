@@ -30,6 +30,8 @@ function compare(before: readonly TreeNode[], after: readonly TreeNode[], change
  */
 export function treeChanges(before: readonly TreeNode[], after: readonly TreeNode[]): TreeChanges {
   if (!sameIds(before, after)) return { kind: 'all' };
+  // What is shown turns from present into past or back: every row changes its face.
+  if (before[0]?.current !== after[0]?.current) return { kind: 'all' };
   const ids: string[] = [];
   compare(before, after, ids);
   return { kind: 'rows', ids };

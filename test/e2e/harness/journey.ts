@@ -105,13 +105,15 @@ export async function theSession(
   ms = 60_000,
 ): Promise<SessionView> {
   let last: SessionView | undefined;
+  // A Kernel that does not answer is a failure of its own, not an endless wait.
+  const signal = AbortSignal.timeout(ms);
   await eventually(
     what,
     async () => {
-      const { sessions } = await kernel.call('session/list', {});
+      const { sessions } = await kernel.call('session/list', {}, { signal });
       const [first] = sessions;
       if (first === undefined) return false;
-      last = await kernel.call('session/get', { session: first.id });
+      last = await kernel.call('session/get', { session: first.id }, { signal });
       return there(last);
     },
     ms,

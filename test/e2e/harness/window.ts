@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
+import { until } from './until.ts';
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
 import { root } from '../../../scripts/lib/root.ts';
 
@@ -22,7 +23,7 @@ export class WorkbenchWindow {
   ): Promise<WorkbenchWindow> {
     const context = await browser.newContext({ viewport, locale: 'en-GB', reducedMotion: 'reduce' });
     const page = await context.newPage();
-    page.setDefaultTimeout(45_000);
+    page.setDefaultTimeout(60_000);
     const window = new WorkbenchWindow(browser, context, page);
     await page.goto(url);
     await window.restored();
@@ -51,8 +52,14 @@ export class WorkbenchWindow {
     const input = this.page
       .locator('.quick-input-widget input.input, .quick-input-widget .quick-input-box input')
       .first();
-    await this.page.keyboard.press('F1');
-    await input.waitFor();
+    // A key that comes while another quick input closes is lost.
+    await until('the command palette opens', 45_000, async () => {
+      await this.page.keyboard.press('F1');
+      return input.waitFor({ timeout: 3000 }).then(
+        () => true,
+        () => undefined,
+      );
+    });
     await input.fill(`>${title}`);
     // By the whole title: the first match may be another command whose name only contains it.
     const whole = new RegExp(`^${title.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)}…?$`);

@@ -4,6 +4,7 @@ import { cp, mkdir, mkdtemp, open, readFile, rm, symlink, writeFile } from 'node
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { chromium, type Browser } from 'playwright-core';
 import { findChromium, serverFolder } from '../../../scripts/setup-workbench.ts';
 import { root } from '../../../scripts/lib/root.ts';
@@ -236,7 +237,10 @@ export class Workbench {
     window.browser.once('disconnected', () => gone.resolve());
     const children = await descendants(pid);
     process.kill(pid, 'SIGKILL');
-    await gone.promise;
+    await Promise.race([
+      gone.promise,
+      delay(20_000).then(() => Promise.reject(new Error(`the browser (${pid}) is still there`))),
+    ]);
     for (const child of children) {
       try {
         process.kill(child.pid, 'SIGKILL');

@@ -176,8 +176,9 @@ describe('what is drawn anew', () => {
     expect(changes.kind === 'rows' && changes.ids).toContain(ids.session);
   });
 
-  test('everything when a root came', () => {
+  test('everything when a root came, or when what is shown became the past', () => {
     expect(treeChanges([], rows(base))).toEqual({ kind: 'all' });
+    expect(treeChanges(rows(base), rows({ ...base, connection: lost }))).toEqual({ kind: 'all' });
   });
 });
 
