@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { caseTable, type RanTest } from './adversarial-cases.ts';
 import { runShown } from './run.ts';
 import { root } from './root.ts';
 
@@ -19,7 +20,7 @@ interface Report {
   readonly numFailedTests: number;
   readonly numPendingTests: number;
   readonly numTodoTests: number;
-  readonly testResults: readonly { readonly status: string; readonly assertionResults: readonly unknown[] }[];
+  readonly testResults: readonly { readonly status: string; readonly assertionResults: readonly RanTest[] }[];
 }
 
 /**
@@ -55,8 +56,18 @@ export async function runLayer(
     );
     const failed = report.numFailedTests + unloadable.length;
     const passed = report.numPassedTests;
-    const quietFailure = failed === 0 && (code !== 0 || passed === 0);
-    return { passed, failed: quietFailure ? 1 : failed, skipped: report.numPendingTests + report.numTodoTests };
+    const cases =
+      layer === 'sandbox' && options.filters.length === 0
+        ? caseTable(report.testResults.flatMap((file) => file.assertionResults))
+        : undefined;
+    if (cases !== undefined) process.stderr.write(`adversarial cases\n${cases.lines.join('\n')}\n`);
+    const withoutCase = cases?.missing ?? 0;
+    const quietFailure = failed === 0 && withoutCase === 0 && (code !== 0 || passed === 0);
+    return {
+      passed,
+      failed: quietFailure ? 1 : failed + withoutCase,
+      skipped: report.numPendingTests + report.numTodoTests,
+    };
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

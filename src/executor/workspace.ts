@@ -49,6 +49,7 @@ export interface FoundFile {
 }
 
 const readOnly = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const folderOnly = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const createOnly = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 /** Walk bound: folders and odd entries count as well. */
 const maxEntries = 40_000;
@@ -176,9 +177,13 @@ export class Workspace {
   }
 
   #put(path: RelPath, declared: number, bytes: Buffer): void {
-    const target = join(this.#root, path);
     this.#temporaries += 1;
-    const beside = join(target, '..', `.escrow-${process.pid}-${this.#temporaries}.tmp`);
+    const name = `.escrow-${process.pid}-${this.#temporaries}.tmp`;
+    this.#within(path, (folder) => this.#putIn(`${folder}/${nameOf(path)}`, `${folder}/${name}`, declared, bytes));
+    this.#declaredModes.set(path, declared);
+  }
+
+  #putIn(target: string, beside: string, declared: number, bytes: Buffer): void {
     let file: number | undefined;
     try {
       file = openSync(beside, createOnly, 0o600);
@@ -187,7 +192,6 @@ export class Workspace {
       closeSync(file);
       file = undefined;
       renameSync(beside, target);
-      this.#declaredModes.set(path, declared);
     } catch (error) {
       if (file !== undefined) closeSync(file);
       removeIfThere(beside);
@@ -196,12 +200,7 @@ export class Workspace {
   }
 
   #bytes(path: RelPath): Buffer {
-    let file: number;
-    try {
-      file = openSync(join(this.#root, path), readOnly);
-    } catch (error) {
-      throw refusalOf(error);
-    }
+    const file = this.#within(path, (folder) => openSync(`${folder}/${nameOf(path)}`, readOnly));
     try {
       const stats = fstatSync(file);
       if (!isPlain(stats)) throw new Refusal('invalid', 'is not a plain file of the workspace');
@@ -209,6 +208,27 @@ export class Workspace {
       return readAll(file, stats.size);
     } finally {
       closeSync(file);
+    }
+  }
+
+  /**
+   * Hands out a name for the folder that holds a path. Each folder is opened in the one before, and none that is a link
+   * is: whatever is swapped meanwhile, by whomever, the name leads to a folder of the workspace.
+   */
+  #within<T>(path: RelPath, use: (folder: string) => T): T {
+    let folder: number | undefined;
+    try {
+      folder = openSync(this.#root, folderOnly);
+      for (const segment of parentsOf(path)) {
+        const next = openSync(`/proc/self/fd/${folder}/${segment}`, folderOnly);
+        closeSync(folder);
+        folder = next;
+      }
+      return use(`/proc/self/fd/${folder}`);
+    } catch (error) {
+      throw refusalOf(error);
+    } finally {
+      if (folder !== undefined) closeSync(folder);
     }
   }
 
@@ -264,6 +284,10 @@ function isPlain(stats: Stats): boolean {
 
 function checkFolder(stats: Stats, folder: string): void {
   if (!stats.isDirectory() || stats.uid !== 0) throw new Refusal('invalid', `${folder} is not a folder of root`);
+}
+
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
 }
 
 function parentsOf(path: string): string[] {

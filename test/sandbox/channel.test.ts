@@ -62,7 +62,7 @@ const nothing = { entries: 0, head: null };
 const edited = async (sandbox: Sandbox, text: string, from: string) => sandbox.write(path, bytesOf(text), sha256(from));
 
 describe('attaching again', () => {
-  it('in the same Kernel goes on with the same audit', async () => {
+  it('[28=] [31=] [32=] [34=] in the same Kernel goes on with the same audit', async () => {
     const { sandbox, spec } = await sandboxWithSpec();
     await edited(sandbox, 'new\n', 'old\n');
     sandbox.detach();
@@ -127,7 +127,7 @@ describe('attaching again', () => {
     sandbox.detach();
   });
 
-  it('under a higher epoch takes over, and the earlier client is told so', async () => {
+  it('[32] under a higher epoch takes over, and the earlier client is told so', async () => {
     const { sandbox, spec } = await sandboxWithSpec();
     const running = sandbox.run('sleep');
     running.catch(() => {});
@@ -158,7 +158,7 @@ describe('frames', () => {
     ['deep nesting', '['.repeat(100_000)],
     ['prototype names', '{"__proto__":{"v":1},"constructor":1}\n'],
     ['five thousand tiny lines', '{}\n'.repeat(5000)],
-  ])('of a dead client (%s) do not poison the next one', async (_, text) => {
+  ])('[28] [34] of a dead client (%s) do not poison the next one', async (_, text) => {
     const { sandbox, spec } = await sandboxWithSpec();
     sandbox.detach();
     await withClient(sandbox.engineId, async (client) => {
@@ -171,7 +171,7 @@ describe('frames', () => {
     again!.detach();
   });
 
-  it('of a second client are refused, recorded and without effect', async () => {
+  it('[28] [31] of a second client are refused, recorded and without effect', async () => {
     const { sandbox } = await sandboxWithSpec();
     await withClient(sandbox.engineId, async (client) => {
       const write = { t: 'write', id: 1000, path, expected: sha256('old\n'), size: 4, sha256: sha256('evil') };
@@ -223,7 +223,7 @@ describe('silence', () => {
     again!.detach();
   });
 
-  it('of a client that is attached and does not read stops no deadline', async () => {
+  it('[29+] of a client that is attached and does not read stops no deadline', async () => {
     const { sandbox } = await sandboxWithSpec();
     const big = Buffer.alloc(8 * 1024 * 1024, 'x');
     await sandbox.write(path, big, sha256('old\n'));

@@ -142,17 +142,17 @@ describe('what is used', () => {
 });
 
 describe('output', () => {
-  it.each(['endless-line', 'endless-lines'])('%s is cut at its limit and ended', async (id) => {
+  it.each(['endless-line', 'endless-lines'])('[26] %s is cut at its limit and ended', async (id) => {
     const result = await run(id);
     expect(result.end).toEqual({ kind: 'overflow', limitBytes: 65_536 });
     expect([result.output.length, result.outputCut]).toEqual([65_536, true]);
   });
-  it('that just fits is whole, one byte more is an overflow', async () => {
+  it('[26+] that just fits is whole, one byte more is an overflow', async () => {
     const fits = await run('exactly');
     expect([fits.end.kind, fits.output.length, fits.outputCut]).toEqual(['exit', 65_536, false]);
     expect((await run('one-more')).end.kind).toBe('overflow');
   });
-  it('of twenty thousand one-byte writes is whole', async () => {
+  it('[27+] of twenty thousand one-byte writes is whole', async () => {
     const result = await run('one-byte-writes');
     const text = shown(result);
     expect([result.end.kind, text.replaceAll('b', '').length, text.replaceAll('a', '').length]).toEqual([
@@ -161,28 +161,28 @@ describe('output', () => {
       10_000,
     ]);
   });
-  it('that is no text is kept byte by byte', async () => {
+  it('[30+] that is no text is kept byte by byte', async () => {
     const { output } = await run('not-text');
     expect([...output]).toEqual([...Array.from({ length: 256 }, (_, index) => index), 0xc3]);
   });
 });
 
 describe('what a command leaves behind', () => {
-  it('does not delay its end: a background child that holds stdout is ended', async () => {
+  it('[22+] does not delay its end: a background child that holds stdout is ended', async () => {
     const result = await run('holder');
     expect([result.end, shown(result)]).toEqual([{ kind: 'exit', code: 0 }, 'leader done\n']);
     expect(result.durationMs).toBeLessThan(10_000);
   });
-  it('is no process: a double-forked daemon is gone afterwards', async () => {
+  it('[15+] is no process: a double-forked daemon is gone afterwards', async () => {
     expect(shown(await run('daemon'))).toBe('daemon started\n');
     // Only the one that looks.
     expect((JSON.parse(shown(await run('processes')).replaceAll("'", '"')) as string[]).length).toBe(1);
   });
-  it('is no file outside scratch, however it is named, nested or locked', async () => {
+  it('[42+] is no file outside scratch, however it is named, nested or locked', async () => {
     expect(shown(await run('leave'))).toBe('left\n');
     expect(shown(await run('look'))).toBe('/dev/shm:\n\n/home/worker:\n\n/tmp:\n3\n');
   });
-  it('has no input to wait for', async () => {
+  it('[23] has no input to wait for', async () => {
     expect(shown(await run('stdin'))).toBe("''\n");
   });
 });

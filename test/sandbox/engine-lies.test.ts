@@ -59,7 +59,7 @@ async function through(use: (parts: Through) => Promise<void>): Promise<void> {
 const running = async (id: string): Promise<boolean | undefined> => (await bench.engine.inspect(id))?.running;
 
 describe.concurrent('[52] a stop', () => {
-  it('is confirmed by an engine that tells the truth (control)', () =>
+  it('[52=] is confirmed by an engine that tells the truth (control)', () =>
     through(async ({ sandbox, bench: own }) => {
       expect(await own.service.kill(sandbox.engineId)).toMatchObject({ kind: 'stopped', exitCode: 137 });
       expect(await own.service.remove(sandbox.engineId)).toEqual({ kind: 'absent' });
@@ -165,7 +165,7 @@ describe.concurrent('[52] the fallback reader', () => {
   );
 });
 
-describe('[33] an engine that is restarted in mid-command', () => {
+describe('[33+] an engine that is restarted in mid-command', () => {
   it('cuts the channel; the container is taken up again, and what nobody saw is said', () =>
     through(async ({ engine, sandbox, spec, bench: own }) => {
       const run = sandbox.run('sleep');

@@ -109,7 +109,7 @@ const plain: readonly (Entry & { text?: string })[] = [
 ];
 
 describe('a prepared image', () => {
-  it('has nothing of its base’s configuration', async () => {
+  it('[59+] [60+] [61+] [62+] has nothing of its base’s configuration', async () => {
     const imported = await base(plain, hostileConfiguration);
     // An engine's import takes no stop signal: it comes with a commit.
     const handle = await bench.engine.create({
@@ -155,7 +155,7 @@ describe('a prepared image', () => {
     expect(await prepare(id)).toMatchObject({ digest, made: false });
   });
 
-  it('has ours in place of the base’s, no set-id bit, no device, no pipe', async () => {
+  it('[44+] [63+] has ours in place of the base’s, no set-id bit, no device, no pipe', async () => {
     const id = await base(
       [
         ...plain,
@@ -201,7 +201,7 @@ describe('a prepared image', () => {
     expect(files.get('etc/hello')?.sha256).toBe(sha256('hello'));
   });
 
-  it('is not made of a base with ONBUILD or /etc/ld.so.preload, and nothing is left of the try', async () => {
+  it('[62] [63] is not made of a base with ONBUILD or /etc/ld.so.preload, and nothing is left of the try', async () => {
     const onBuild = await base(plain, ['ONBUILD RUN touch /evil']);
     const preload = await base([...plain, { name: 'etc/ld.so.preload', mode: 0o644, text: '/evil.so\n' }], []);
     for (const id of [onBuild, preload]) {

@@ -171,7 +171,7 @@ describe('a command', () => {
     expect(allowed).toEqual(['control /tmp', 'control /home/worker', 'control /workspace/scratch']);
     expect(lines).toHaveLength(24);
   });
-  it('can’t change, move, link or take over what belongs to root', async () => {
+  it('[38+] [39+] can’t change, move, link or take over what belongs to root', async () => {
     const lines = await outcomes('changes');
     const allowed = lines.filter(([, outcome]) => outcome === 'None').map(([name]) => name);
     expect(allowed).toEqual(['control symlink']);
@@ -188,7 +188,7 @@ describe('a command', () => {
       ['control fifo', expect.stringMatching(/^(?:None|EPERM)$/)],
     ]);
   });
-  it('opens sockets of three families and the routing part of netlink only', async () => {
+  it('[51+] opens sockets of three families and the routing part of netlink only', async () => {
     expect(textOf((await sandbox.run('sockets')).output).trim()).toBe('[1, 2, 10, 16] [0]');
     const control = await bench.unprotected(['python3', '-c', sockets], { SecurityOpt: ['seccomp=unconfined'] });
     const families = JSON.parse(control.output.slice(0, control.output.indexOf(']') + 1)) as number[];
@@ -209,14 +209,14 @@ describe('a command', () => {
       '/run/containerd/containerd.sock': 'False',
     });
   });
-  it('can’t signal, read, trace or slow down the supervisor', async () => {
+  it('[18+] [19+] [20] can’t signal, read, trace or slow down the supervisor', async () => {
     const lines = await outcomes('supervisor');
     const refused = new Set(['EPERM', 'EACCES']);
     const allowed = lines.filter(([name, outcome]) => !refused.has(outcome) && name !== 'processes of root');
     expect(allowed).toEqual([['control', 'None']]);
     expect(lines[0]).toEqual(['processes of root', '2']);
   });
-  it('can’t raise its rights or use the dangerous parts of the kernel', async () => {
+  it('[7] [12] [20] [24] can’t raise its rights or use the dangerous parts of the kernel', async () => {
     const lines = await outcomes('rights');
     const facts = new Map(lines);
     expect(facts.get('control getpid')).toBe('allowed');
@@ -227,7 +227,7 @@ describe('a command', () => {
     const allowed = lines.filter(([, outcome]) => outcome === 'allowed' || outcome === 'None').map(([name]) => name);
     expect(allowed).toEqual(['control getpid']);
   });
-  it('inherits nothing but its three descriptors and the fixed environment', async () => {
+  it('[21] [25] inherits nothing but its three descriptors and the fixed environment', async () => {
     const text = textOf((await sandbox.run('inherited')).output);
     expect(text.split('\n')).toEqual([
       'descriptors [0, 1, 2]',

@@ -113,7 +113,7 @@ async function mounted(size: string): Promise<{ readonly folder: string; release
 
 const disk = await mounted('48m');
 
-describe.skipIf(disk === undefined)('[53] a disk that is full in mid-attempt', () => {
+describe.skipIf(disk === undefined)('[53+] a disk that is full in mid-attempt', () => {
   const folder = disk?.folder ?? '';
   afterAll(() => disk?.release());
 

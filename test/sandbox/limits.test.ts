@@ -187,7 +187,7 @@ afterEach(async () => {
 });
 
 describe('storage', () => {
-  it('each area takes its size in real bytes and its number of files, and no more', async () => {
+  it('[8+] [9] each area takes its size in real bytes and its number of files, and no more', async () => {
     await fresh();
     for (const [id, , size] of areas) {
       const [code, written] = shown(await sandbox.run(`fill-${id}`)).split(' ');
@@ -205,39 +205,39 @@ describe('storage', () => {
       expect([id, code, Number(made) > files - 64, Number(made) <= files]).toEqual([id, 'ENOSPC', true, true]);
     }
   });
-  it('a workspace without inodes is still collected', async () => {
+  it('[9] a workspace without inodes is still collected', async () => {
     await fresh();
     const [code, made] = shown(await sandbox.run('inodes-scratch')).split(' ');
     expect([code, Number(made) > 20_000]).toEqual(['ENOSPC', true]);
   });
-  it('without an inode limit, files would fill the memory (control)', async () => {
+  it('[9=] without an inode limit, files would fill the memory (control)', async () => {
     await fresh();
     const code = inodes('x', '/unlimited').argv;
     const { output } = await bench.unprotected(code, { Tmpfs: { '/unlimited': 'size=8m,nr_inodes=0,mode=1777' } });
     expect(output.trim()).toBe('unlimited 300000');
   });
-  it('a file can be no larger than the limit, sparse or not', async () => {
+  it('[10+] a file can be no larger than the limit, sparse or not', async () => {
     await fresh();
     expect(shown(await sandbox.run('file-size'))).toBe('60 ok\n65 EFBIG');
   });
-  it('no core is dumped', async () => {
+  it('[14] no core is dumped', async () => {
     await fresh();
     expect(shown(await sandbox.run('core'))).toBe('[]');
   });
 });
 
 describe('processes', () => {
-  it('fifty children are fine, two hundred are not', async () => {
+  it('[1+] fifty children are fine, two hundred are not', async () => {
     await fresh();
     expect(shown(await sandbox.run('forks-50'))).toBe('made 50');
     expect(shown(await sandbox.run('forks-200'))).toMatch(/^refused 11 \d+$/);
   });
-  it('a respawning fork bomb is ended at its deadline', async () => {
+  it('[1] a respawning fork bomb is ended at its deadline', async () => {
     await fresh();
     const result = await sandbox.run('fork-bomb');
     expect([result.end.kind, shown(result).split(' ')[0]]).toEqual(['timeout', 'refused']);
   });
-  it('a respawning fork bomb is ended when it is cancelled', async () => {
+  it('[2] a respawning fork bomb is ended when it is cancelled', async () => {
     await fresh();
     const abort = new AbortController();
     const running = sandbox.run('fork-bomb', abort.signal);
@@ -246,11 +246,11 @@ describe('processes', () => {
     abort.abort();
     expect((await running).end).toEqual({ kind: 'cancelled' });
   });
-  it('threads count as well', async () => {
+  it('[4] threads count as well', async () => {
     await fresh();
     expect(shown(await sandbox.run('threads'))).toBe('refused True');
   });
-  it('ten thousand zombies are refused and reaped', async () => {
+  it('[3] ten thousand zombies are refused and reaped', async () => {
     await fresh();
     expect(shown(await sandbox.run('zombies'))).toBe('refused 11');
     expect(shown(await sandbox.run('forks-50'))).toBe('made 50');
@@ -259,28 +259,29 @@ describe('processes', () => {
     await fresh();
     expect(shown(await sandbox.run('raise-limits'))).toBe('done');
   });
-  it('descriptors end at their number, the supervisor keeps its own', async () => {
+  it('[5] descriptors end at their number, the supervisor keeps its own', async () => {
     await fresh();
     expect(shown(await sandbox.run('open-files'))).toMatch(/^refused 24 10[12]\d$/);
   });
-  it('a spinning program ends at its deadline', async () => {
+  it('[13] a spinning program ends at its deadline', async () => {
     await fresh();
     expect((await sandbox.run('spin')).end.kind).toBe('timeout');
   });
 });
 
 describe('memory', () => {
-  it('what fits is held (control)', async () => {
+  it('[6=] what fits is held (control)', async () => {
     await fresh();
     const result = await sandbox.run('allocate-256');
     expect([result.end.kind, shown(result)]).toEqual(['exit', 'held']);
     expect(result.peakMemory).toBeGreaterThan(256 * mebibyte);
   });
-  it.each(['memory-hog', 'many-hogs', 'memfd-hoard'])(
-    '%s is ended for lack of memory, the supervisor is not',
-    async (id) => {
-      await fresh();
-      expect((await sandbox.run(id)).end).toEqual({ kind: 'oom' });
-    },
-  );
+  it.each([
+    ['memory-hog', '[6]'],
+    ['many-hogs', '[6]'],
+    ['memfd-hoard', '[11]'],
+  ])('%s %s is ended for lack of memory, the supervisor is not', async (id) => {
+    await fresh();
+    expect((await sandbox.run(id)).end).toEqual({ kind: 'oom' });
+  });
 });

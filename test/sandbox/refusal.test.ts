@@ -38,7 +38,7 @@ async function through(change: (hostConfig: HostConfig) => object): Promise<{ er
 }
 
 describe('an engine that leaves out a limit', () => {
-  it('is used when it leaves out none (control)', async () => {
+  it('[51=] is used when it leaves out none (control)', async () => {
     expect(await through(() => ({}))).toEqual({
       error: undefined,
       facts: ['created', 'started', 'attached', 'limits', 'placed'],
@@ -69,7 +69,7 @@ describe('an engine that leaves out a limit', () => {
     init: () => ({ Init: false }),
     'engine log': () => ({ LogConfig: { Type: 'json-file', Config: {} } }),
   };
-  it.each(Object.entries(changes))('is refused, by name: %s', async (name, change) => {
+  it.each(Object.entries(changes))('[51] is refused, by name: %s', async (name, change) => {
     const { error, facts } = await through(change);
     expect(error).toMatchObject({ code: 'limit-not-in-force', message: expect.stringContaining(`${name} (`) });
     expect(facts).toEqual(['created', 'started', 'attached', 'limits']);

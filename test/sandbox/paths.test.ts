@@ -1,0 +1,239 @@
+// Paths that mean something else than they seem to, and files that change what they are, against the executor itself:
+// the Kernel's own checks are left out, so that what is shown is the second line.
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { insidePaths, type FromExecutor } from '../../src/protocol/executor.ts';
+import { sha256 } from '../../src/protocol/hash.ts';
+import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
+import { file, pathOf, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
+import { supervisorClient, type SupervisorClient } from '../fixtures/supervisor-client.ts';
+
+let bench: SandboxBench;
+beforeAll(async () => {
+  bench = await sandboxBench();
+}, 120_000);
+afterAll(() => bench.dispose());
+
+const path = pathOf('src/a.py');
+const parts: Partial<SandboxSpec> = {
+  files: [file('src/a.py', 'old\n'), file('src/deep/b.py', 'deep\n')],
+  readable: [pathOf('src/deep/b.py')],
+  writable: [path],
+};
+
+/** Runs a Node program as root inside; `wait` false leaves it running. */
+async function asRoot(engineId: string, code: string, wait = true): Promise<() => void> {
+  const { output, exitCode } = await bench.engine.exec(engineId, [insidePaths.node, '-e', code]);
+  output.resume();
+  if (!wait) return () => output.destroy();
+  await new Promise((resolve) => output.once('end', resolve));
+  expect(await exitCode()).toBe(0);
+  return () => {};
+}
+
+/** The Kernel itself as a client that checks nothing. */
+async function bareKernel(sandbox: Sandbox): Promise<SupervisorClient & { ask(frame: object): Promise<FromExecutor> }> {
+  sandbox.detach();
+  const client = await supervisorClient(bench.engine, sandbox.engineId);
+  const key = randomBytes(16).toString('hex');
+  client.say({ e: 2, k: key, t: 'hello' });
+  await client.until(({ t, e }) => t === 'welcome' && e === 2);
+  let id = 0;
+  return Object.assign(client, {
+    ask: async (frame: object): Promise<FromExecutor> => {
+      id += 1;
+      const mine = id;
+      const refusedBefore = client.frames.filter(({ t }) => t === 'refused').length;
+      client.say({ e: 2, k: key, id: mine, ...frame });
+      return client.until(
+        (one) =>
+          ((one.t === 'done' || one.t === 'fail') && one.id === mine && one.e === 2) ||
+          (one.t === 'refused' && client.frames.filter(({ t }) => t === 'refused').length > refusedBefore),
+      );
+    },
+  });
+}
+
+const hostile: Record<string, readonly string[]> = {
+  '[35] out of the workspace or none': [
+    '..',
+    '../etc/passwd',
+    'src/../../etc/passwd',
+    '/etc/passwd',
+    '',
+    '.',
+    '%s%n',
+    'src//a.py',
+    'a/'.repeat(2048),
+  ],
+  '[36] with characters that are not shown': [
+    'src/a.py\0',
+    'src/\n.py',
+    'src/\u202Eyp.a',
+    'src/\u0007',
+    'src/a\u200B.py',
+    '\uD800.py',
+  ],
+  '[37] that some system takes for another': [
+    'src/a.py.',
+    'src/a.py ',
+    'src/CON',
+    'src/nul.txt',
+    'SRC/A.PY',
+    'src/A.py',
+    'e\u0301.py',
+    'src\\a.py',
+    'C:/x',
+    '.git/config',
+    'GIT~1/x',
+  ],
+};
+
+describe('the executor', () => {
+  it('[35=] [36=] [37=] serves a declared path to a client that checks nothing (control)', async () => {
+    const client = await bareKernel(await bench.provision(parts));
+    try {
+      expect(await client.ask({ t: 'read', path, by: 'agent' })).toMatchObject({ t: 'done' });
+    } finally {
+      client.leave();
+    }
+  });
+  it.each(Object.entries(hostile))('%s: reads and writes no such path', async (_, paths) => {
+    const client = await bareKernel(await bench.provision(parts));
+    try {
+      for (const one of paths) {
+        for (const by of ['agent', 'person']) {
+          expect([one, (await client.ask({ t: 'read', path: one, by })).t]).toEqual([
+            one,
+            expect.stringMatching(/^(?:fail|refused)$/),
+          ]);
+        }
+        const bytes = { size: 1, sha256: sha256('x') };
+        const write = client.ask({ t: 'write', path: one, expected: null, ...bytes });
+        const refused = await Promise.race([write, client.ask({ t: 'manifest' }).then(() => write)]);
+        expect([one, refused.t]).toEqual([one, expect.stringMatching(/^(?:fail|refused)$/)]);
+      }
+    } finally {
+      client.leave();
+    }
+  });
+
+  it('[38+] follows no link, however fast a file and its folder are swapped for one', async () => {
+    const sandbox = await bench.provision(parts);
+    const stop = await asRoot(
+      sandbox.engineId,
+      `const s = process.hrtime.bigint(); fs.mkdirSync('/exchange/real'); fs.writeFileSync('/exchange/real/a.py', 'outside');
+       while (process.hrtime.bigint() - s < 4000000000n) {
+         try { fs.renameSync('/workspace/src', '/workspace/was'); fs.symlinkSync('/exchange/real', '/workspace/src'); fs.unlinkSync('/workspace/src'); fs.renameSync('/workspace/was', '/workspace/src'); } catch {}
+         try { fs.renameSync('/workspace/src/a.py', '/workspace/src/w'); fs.symlinkSync('/exchange/real/a.py', '/workspace/src/a.py'); fs.unlinkSync('/workspace/src/a.py'); fs.renameSync('/workspace/src/w', '/workspace/src/a.py'); } catch {}
+       }`,
+      false,
+    );
+    const seen = new Map<string, number>();
+    const end = performance.now() + 3_000;
+    while (performance.now() < end) {
+      const what = await sandbox.read(path, 'agent').then(
+        ({ bytes }) => textOf(bytes),
+        (error: { code?: string }) => error.code ?? 'error',
+      );
+      seen.set(what, (seen.get(what) ?? 0) + 1);
+    }
+    stop();
+    expect(seen.get('outside')).toBeUndefined();
+    // Control: the swapping was seen, and the file was too.
+    expect(seen.get('old\n') ?? 0).toBeGreaterThan(0);
+    expect([...seen.keys()].filter((what) => what !== 'old\n').length).toBeGreaterThan(0);
+    sandbox.detach();
+  });
+
+  it('[39] [43] reads and writes through no link that is there, and no file of another owner', async () => {
+    const sandbox = await bench.provision(parts);
+    const before = sha256('old\n');
+    await asRoot(
+      sandbox.engineId,
+      `fs.writeFileSync('/exchange/t', 'outside'); fs.unlinkSync('/workspace/src/a.py'); fs.symlinkSync('/exchange/t', '/workspace/src/a.py')`,
+    );
+    await expect(sandbox.read(path, 'agent')).rejects.toMatchObject({ code: 'invalid' });
+    await expect(sandbox.write(path, Buffer.from('x'), sha256('outside'))).rejects.toMatchObject({ code: 'invalid' });
+    await asRoot(
+      sandbox.engineId,
+      `fs.unlinkSync('/workspace/src/a.py'); fs.writeFileSync('/workspace/other', 'old\\n'); fs.linkSync('/workspace/other', '/workspace/src/a.py')`,
+    );
+    await expect(sandbox.read(path, 'agent')).rejects.toMatchObject({ code: 'invalid' });
+    await asRoot(
+      sandbox.engineId,
+      `fs.unlinkSync('/workspace/other'); fs.chownSync('/workspace/src/a.py', 10001, 10001)`,
+    );
+    await expect(sandbox.write(path, Buffer.from('x'), before)).rejects.toMatchObject({ code: 'invalid' });
+    // Control: the same file, of root and with one name, is served.
+    await asRoot(sandbox.engineId, `fs.chownSync('/workspace/src/a.py', 0, 0)`);
+    expect(textOf((await sandbox.read(path, 'agent')).bytes)).toBe('old\n');
+    await asRoot(sandbox.engineId, `fs.writeFileSync('/workspace/src/a.py', 'evil\\n')`);
+    expect(await sandbox.collect()).toMatchObject({ equalsAudit: false });
+    sandbox.detach();
+  });
+  it('[39=] [43=] serves the file before it was swapped (control)', async () => {
+    const sandbox = await bench.provision(parts);
+    await sandbox.write(path, Buffer.from('new\n'), sha256('old\n'));
+    expect(textOf((await sandbox.read(path, 'agent')).bytes)).toBe('new\n');
+    sandbox.detach();
+  });
+
+  it('[40+] hangs at no pipe, socket, device or file of /proc in the place of a declared one', async () => {
+    // The same program's reader in a plain container, as root: there, such files can be made.
+    const { output, exitCode } = await bench.unprotected(
+      [
+        'sh',
+        '-c',
+        `cd /workspace && mkfifo fifo && ln -s /proc/self/environ proc && ln -s /dev/zero zero && mknod device c 1 5; echo plain > plain;
+         : > /exchange/audit.ndjson
+         timeout 10 /opt/escrow/node /opt/escrow/executor.cjs read-out '["fifo","proc","zero","device","plain"]'; echo "ended $?"`,
+      ],
+      { CapAdd: ['MKNOD'] },
+      { user: '0:0', image: bench.image.digest },
+    );
+    expect([exitCode, output.includes('ended 0')]).toEqual([0, true]);
+    const lines = output
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as Record<string, { path?: string; odd?: string[] }>);
+    expect(lines.flatMap(({ missing }) => (missing?.path === undefined ? [] : [missing.path]))).toEqual([
+      'fifo',
+      'proc',
+      'zero',
+      'device',
+    ]);
+    expect(lines.flatMap(({ file: one }) => (one?.path === undefined ? [] : [one.path]))).toEqual(['plain']);
+    expect(lines.find(({ report }) => report !== undefined)?.['report']?.odd?.toSorted()).toEqual([
+      'device',
+      'fifo',
+      'proc',
+      'zero',
+    ]);
+  });
+
+  it('[41+] gives a file that changes while it is read whole or not at all', async () => {
+    const a = 'a'.repeat(2_000_000);
+    const b = 'b'.repeat(1_000_000);
+    const sandbox = await bench.provision({ ...parts, files: [file('src/a.py', a)] });
+    const stop = await asRoot(
+      sandbox.engineId,
+      `const s = process.hrtime.bigint(); while (process.hrtime.bigint() - s < 4000000000n) { for (const t of ['b'.repeat(1000000), 'a'.repeat(2000000)]) { fs.writeFileSync('/workspace/n', t); fs.renameSync('/workspace/n', '/workspace/src/a.py'); } }`,
+      false,
+    );
+    const seen = new Set<string>();
+    const end = performance.now() + 3_000;
+    while (performance.now() < end) {
+      seen.add(
+        await sandbox.read(path, 'agent').then(
+          ({ bytes }) => (textOf(bytes) === a ? 'a' : textOf(bytes) === b ? 'b' : 'mixed'),
+          () => 'refused',
+        ),
+      );
+    }
+    stop();
+    // Control: both were seen.
+    expect([seen.has('mixed'), seen.has('a') && seen.has('b')]).toEqual([false, true]);
+    sandbox.detach();
+  });
+});
