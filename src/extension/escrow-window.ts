@@ -2,8 +2,8 @@ import { access } from 'node:fs/promises';
 import path from 'node:path';
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
-import type { AwaySummary } from '../protocol/views.ts';
 import { productVersion } from '../protocol/version.ts';
+import { tellAway } from './away-message.ts';
 import { setKey } from './context-key.ts';
 import { contractCommands } from './contracts/contract-commands.ts';
 import { ArtefactFiles } from './documents/artefact-files.ts';
@@ -26,9 +26,10 @@ import { statusLine } from './status-line.ts';
 import { greyStaleRows, RowTreeView } from './tree-view.ts';
 import { healthTree } from './trees/health-tree.ts';
 import { modelsTree } from './trees/models-tree.ts';
-import { sessionTree, type TreeWords } from './trees/session-tree.ts';
-import { outcomeWords, triggerWords } from './trees/words.ts';
+import { sessionTree } from './trees/session-tree.ts';
+import type { TreeWords } from './trees/tree-node.ts';
 import { visible } from './visible-text.ts';
+import { viewMessage } from './view-message.ts';
 import { claimWindowIdentity, type WindowIdentity } from './window-identity.ts';
 import type { CommandTable, WindowParts } from './window-parts.ts';
 import { StateStore, isCurrent, type Missing, type WindowState } from './window-state.ts';
@@ -380,19 +381,6 @@ function unsavedOf(paths: readonly string[]): readonly string[] {
     .map((document) => document.uri.fsPath);
 }
 
-/** The line above a view's rows: since when they may be wrong, and (once, in the first view) why. */
-function viewMessage(state: WindowState, { t, time }: TreeWords, length: 'full' | 'short'): string {
-  const { connection, lastHeardAt } = state;
-  if (connection.kind === 'lost') {
-    const since = lastHeardAt === null ? '' : t('Not connected; last observed {0}.', time(lastHeardAt));
-    if (length === 'short') return since;
-    const next = connection.retrying ? t('Trying again.') : visible(connection.next, 300);
-    return [since, visible(connection.reason, 300), next].filter((part) => part !== '').join(' ');
-  }
-  if (connection.kind === 'connected' && connection.catchingUp) return t('Catching up…');
-  return '';
-}
-
 function publishKeys(state: WindowState): void {
   const current = isCurrent(state);
   const status = state.status?.value;
@@ -432,37 +420,6 @@ async function ensureConnected(store: StateStore, link: KernelLink): Promise<voi
   } finally {
     listener.dispose();
   }
-}
-
-/** One summary of what happened while no window of this folder was there. */
-async function tellAway(summary: AwaySummary): Promise<void> {
-  const [first] = summary.items;
-  if (first === undefined) return;
-  const pending = summary.items.filter((item) => item.pending).length;
-  const what = (item: AwaySummary['items'][number]): string =>
-    vscode.l10n.t(
-      '"{0}": {1}{2}',
-      visible(item.title, 80),
-      item.outcome === null ? vscode.l10n.t('still open') : outcomeWords(item.outcome, vscode.l10n.t),
-      item.trigger === null ? '' : `, ${triggerWords(item.trigger, vscode.l10n.t)}`,
-    );
-  const text =
-    summary.items.length === 1
-      ? vscode.l10n.t('While no window was open: {0}.', what(first))
-      : vscode.l10n.t(
-          'While no window was open, {0} sessions ended. The latest: {1}.',
-          summary.items.length,
-          what(first),
-        );
-  const show = vscode.l10n.t('Show Sessions');
-  const answer =
-    pending > 0
-      ? await vscode.window.showWarningMessage(
-          `${text} ${vscode.l10n.t('{0} could not be confirmed as stopped.', pending)}`,
-          show,
-        )
-      : await vscode.window.showInformationMessage(text, show);
-  if (answer === show) await vscode.commands.executeCommand(`${views.sessions}.focus`);
 }
 
 function registerCommands(parts: WindowParts, table: CommandTable): readonly vscode.Disposable[] {

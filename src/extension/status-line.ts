@@ -1,6 +1,7 @@
 import type { WindowState } from './window-state.ts';
 import { isCurrent } from './window-state.ts';
-import { summaryOf, type TreeWords } from './trees/session-tree.ts';
+import { summaryOf } from './trees/session-tree.ts';
+import type { TreeWords } from './trees/tree-node.ts';
 import { phaseWords } from './trees/words.ts';
 
 export interface StatusLine {

@@ -10,8 +10,7 @@ import type {
 import { commands } from '../ids.ts';
 import { candidateActions } from '../review/candidate-actions.ts';
 import { visible, visibleLines } from '../visible-text.ts';
-import type { TreeWords } from './session-tree.ts';
-import { contextWords, node, type Icon, type Localize, type TreeNode } from './tree-node.ts';
+import { contextWords, node, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
 import { endWords, integrationWords, shortDigest, verdictWords } from './words.ts';
 
 function fileNode(session: SessionView, candidate: CandidateView, file: CandidateFile, t: Localize): TreeNode {

@@ -2,8 +2,7 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { Health } from '../../protocol/views.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
-import type { TreeWords } from './session-tree.ts';
-import { contextWords, node, stale, type Icon, type Localize, type TreeNode } from './tree-node.ts';
+import { contextWords, node, stale, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
 import { shortDigest } from './words.ts';
 
 function look(health: Health, t: Localize): { readonly icon: Icon; readonly words: string } {

@@ -1,8 +1,7 @@
 import type { ModelView } from '../../protocol/views.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
-import type { TreeWords } from './session-tree.ts';
-import { contextWords, node, stale, type TreeNode } from './tree-node.ts';
+import { contextWords, node, stale, type TreeNode, type TreeWords } from './tree-node.ts';
 import { scriptName } from './words.ts';
 
 function gibibytes(bytes: number): string {

@@ -11,6 +11,13 @@ import type { CommandId } from '../ids.ts';
 /** `vscode.l10n.t`, handed in: what builds trees needs no VS Code. */
 export type Localize = (message: string, ...args: (string | number | boolean)[]) => string;
 
+export interface TreeWords {
+  readonly t: Localize;
+  /** A time of day, or with its date when it was another day. */
+  readonly time: (at: number) => string;
+  readonly number: (value: number) => string;
+}
+
 /** What a row is about; commands from menus get it. */
 export type Target =
   | { readonly kind: 'session'; readonly session: SessionId }
@@ -38,6 +45,9 @@ export interface Icon {
   readonly id: string;
   readonly tone: Tone;
 }
+
+/** Something goes on. */
+export const spinning: Icon = { id: 'loading~spin', tone: 'plain' };
 
 /** One row of a tree, ready to show: every text has passed `visible`. */
 export interface TreeNode {

@@ -1,0 +1,16 @@
+import type { TreeWords } from './trees/tree-node.ts';
+import { visible } from './visible-text.ts';
+import type { WindowState } from './window-state.ts';
+
+/** The line above a view's rows: since when they may be wrong, and (once, in the first view) why. */
+export function viewMessage(state: WindowState, { t, time }: TreeWords, length: 'full' | 'short'): string {
+  const { connection, lastHeardAt } = state;
+  if (connection.kind === 'lost') {
+    const since = lastHeardAt === null ? '' : t('Not connected; last observed {0}.', time(lastHeardAt));
+    if (length === 'short') return since;
+    const next = connection.retrying ? t('Trying again.') : visible(connection.next, 300);
+    return [since, visible(connection.reason, 300), next].filter((part) => part !== '').join(' ');
+  }
+  if (connection.kind === 'connected' && connection.catchingUp) return t('Catching up…');
+  return '';
+}
