@@ -2,7 +2,6 @@ import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { dist } from '../../scripts/lib/root.ts';
 import type { KernelConnection } from '../../src/client/kernel-connection.ts';
 import type { SessionId } from '../../src/protocol/primitives.ts';
 import { openStore } from '../../src/server/store/open-store.ts';
@@ -10,6 +9,7 @@ import { crashRun } from '../fixtures/crash-run.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { prepareContract, sessionAt, startSession, turns, verified, writeScript } from '../fixtures/journey.ts';
 import { endKernel, makeHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { ownBundles } from '../fixtures/own-bundles.ts';
 import { fillStore } from '../fixtures/session-crowd.ts';
 import { median, ratio, time, timed, type Figure, type Suite } from './figures.ts';
 
@@ -21,7 +21,8 @@ const appendsPerRound = 400;
 const soakAttempts = 12;
 const soakReads = 4_000;
 
-const entry = path.join(dist, 'kernel.cjs');
+/** Set for the run of the suite: a copy of the bundles, which nobody rebuilds meanwhile. */
+let entry = '';
 const open = (home: string): Promise<TestKernel> => startTestKernel({ home, entry });
 
 /** Homes with a long and with no history. The long one is written where syncs cost nothing, then copied. */
@@ -269,6 +270,8 @@ async function killMatrix(say: (line: string) => void): Promise<readonly Figure[
 export const lifecycle: Suite = {
   name: 'lifecycle',
   async run(say) {
+    const bundles = await ownBundles();
+    entry = bundles.entry;
     const { full, empty } = await homes(say);
     try {
       const figures: Figure[] = [];
@@ -337,6 +340,7 @@ export const lifecycle: Suite = {
         await endKernel(home);
         await rm(home, { recursive: true, force: true });
       }
+      await bundles.dispose();
     }
   },
 };

@@ -96,15 +96,15 @@ function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id
 /** Lets time pass until the drive has come to its end; its own waits are made up, its work is real. */
 async function toEnd(drive: Promise<void>): Promise<boolean> {
   const deadline = performance.now() + 10_000;
-  let over = false;
+  const state = { over: false };
   void drive.then(() => {
-    over = true;
+    state.over = true;
   });
-  while (!over && performance.now() < deadline) {
+  while (!state.over && performance.now() < deadline) {
     await vi.advanceTimersByTimeAsync(30_000);
     await new Promise((resolve) => setImmediate(resolve));
   }
-  return over;
+  return state.over;
 }
 
 function judge(bench: Bench, shaky: ShakySandbox): void {

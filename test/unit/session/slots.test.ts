@@ -43,3 +43,28 @@ it('abort after the grant takes nothing away', async () => {
   expect(slots.active).toHaveLength(1);
   release();
 });
+
+it('what an earlier Kernel left takes its place at once, beyond the capacity; new work waits until there is room', async () => {
+  const slots = new Slots(1, () => undefined);
+  const [one, two] = [slots.occupy(entry('left-1')), slots.occupy(entry('left-2'))];
+  expect(slots.active.map((e) => e.id)).toEqual(['left-1', 'left-2']);
+  let granted = false;
+  const waiting = slots.acquire(entry('new')).then((release) => {
+    granted = true;
+    return release;
+  });
+  one();
+  one(); // releasing twice frees one place only
+  await Promise.resolve();
+  expect(granted).toBe(false);
+  two();
+  (await waiting)();
+  expect(slots.active).toEqual([]);
+});
+
+it('a larger capacity runs as many at once', async () => {
+  const slots = new Slots(3, () => undefined);
+  const releases = await Promise.all(['a', 'b', 'c'].map((id) => slots.acquire(entry(id))));
+  expect(slots.active).toHaveLength(3);
+  for (const release of releases) release();
+});
