@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { BaselineView, CheckResult } from './contract.ts';
+import { CheckResult } from './contract.ts';
 import {
   ArtefactRef,
   AttemptId,
@@ -585,5 +585,3 @@ export const AwaySummary = z.strictObject({
   ),
 });
 export type AwaySummary = z.infer<typeof AwaySummary>;
-
-export { BaselineView, CheckResult };

@@ -267,7 +267,5 @@ export type SessionEvent =
     }
   | { readonly type: 'session.closed'; readonly data: { readonly reason: string } };
 
-export type SessionEventType = SessionEvent['type'];
-
 /** An event with the wall time at which it was recorded. */
 export type RecordedEvent = SessionEvent & { readonly at: WallTime; readonly seq: number };

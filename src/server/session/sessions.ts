@@ -16,13 +16,6 @@ const streamOf = (id: SessionId): string => `session:${id}`;
 const recorded = (e: StoredEvent): RecordedEvent =>
   ({ type: e.type, data: e.data, at: e.at, seq: e.seq }) as unknown as RecordedEvent;
 
-/** The id in a session's stream name; undefined for other streams. */
-export function sessionOfStream(stream: string): SessionId | undefined {
-  if (!stream.startsWith('session:')) return undefined;
-  const parsed = SessionId.safeParse(stream.slice('session:'.length));
-  return parsed.success ? parsed.data : undefined;
-}
-
 /** A fresh random id with a prefix, e.g. `ses_0f3k…` (20 hex digits: 80 bits). */
 export function freshId(prefix: string): string {
   return `${prefix}_${randomBytes(10).toString('hex')}`;
