@@ -10,11 +10,14 @@ function gibibytes(bytes: number): string {
 
 function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
   const synthetic = model.engine === 'rehearsal';
-  const facts = [
-    model.parameterSize ?? undefined,
-    model.quantisation ?? undefined,
-    model.sizeBytes === null || synthetic ? undefined : gibibytes(model.sizeBytes),
-  ].filter((fact) => fact !== undefined);
+  // A script has neither size nor weights.
+  const facts = synthetic
+    ? []
+    : [
+        model.parameterSize ?? undefined,
+        model.quantisation ?? undefined,
+        model.sizeBytes === null ? undefined : gibibytes(model.sizeBytes),
+      ].filter((fact) => fact !== undefined);
   const words = model.refused === null ? (synthetic ? t('synthetic') : t('qualification: none')) : t('refused');
   return node({
     id: `model/${model.engine}/${model.tag}`,
@@ -25,7 +28,7 @@ function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
       visibleLines(model.description),
       ...(model.refused === null ? [] : [visibleLines(model.refused)]),
       ...(model.digest === null ? [] : [visible(model.digest, 100)]),
-      ...(model.contextAdvertised === null
+      ...(model.contextAdvertised === null || synthetic
         ? []
         : [t('Advertises {0} tokens of context', number(model.contextAdvertised))]),
     ].join('\n'),
