@@ -124,6 +124,32 @@ describe('control', () => {
   });
 });
 
+describe('the queue', () => {
+  it('survives the Kernel: what nobody controls runs, what a gone window wanted is parked until somebody attaches', async () => {
+    const first = await start();
+    const held = await heldAttempt(first);
+    const quick = await writeScript(repo.root, 'quick', [turns.view, turns.edit, turns.finish]);
+    const alone = (await startSession(first.kernel, digest, quick, { attempts: 1, control: false })).session.id;
+    const window = await first.connect({ kind: 'window', graceMs: 60_000 });
+    const owned = (await startSession(window, digest, quick, { attempts: 1 })).session.id;
+    const { queue } = await first.kernel.call('kernel/status', {});
+    expect(queue).toHaveLength(2);
+    expect((await first.kernel.call('session/get', { session: owned })).queuePosition).toBe(2);
+    await first.kill();
+    await first.kernel.closed;
+
+    const second = await start();
+    const interrupted = await sessionAt(second.kernel, held.id, 'settled', settled);
+    expect(interrupted.attempts[0]?.outcome?.kind).toBe('interrupted');
+    await sessionAt(second.kernel, alone, 'verified', verified);
+    const parked = await second.kernel.call('session/get', { session: owned });
+    expect(parked).toMatchObject({ state: 'parked', attempts: [] });
+    const attached = await second.kernel.call('session/attach', { session: owned, mode: 'control' });
+    expect(attached.token).not.toBeNull();
+    await sessionAt(second.kernel, owned, 'verified', verified);
+  });
+});
+
 describe('the container', () => {
   it('its supervisor killed: one observation ends the attempt; what is gone is called lost', async () => {
     const kernel = await start();

@@ -79,6 +79,7 @@ export interface BackupOptions {
   readonly folder: string;
   readonly homeId: string;
   readonly now: () => number;
+  readonly nativeBinding: string | undefined;
   readonly point: (name: string) => void;
 }
 
@@ -91,7 +92,8 @@ export async function backUp(options: BackupOptions): Promise<BackupSize & { rea
     db.prepare('VACUUM INTO ?').run(copied);
     await syncFile(copied);
     options.point('backup-database');
-    const copy = new Database(copied, { readonly: true });
+    const { nativeBinding } = options;
+    const copy = new Database(copied, { readonly: true, ...(nativeBinding === undefined ? {} : { nativeBinding }) });
     try {
       const size = previewBackup(copy);
       for (const { sha256 } of artefactsIn(copy)) {

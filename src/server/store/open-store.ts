@@ -343,7 +343,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     },
 
     previewBackup: () => previewBackup(db),
-    backUp: (folder) => backUp({ db, home, folder, now, homeId, point }),
+    backUp: (folder) => backUp({ db, home, folder, now, homeId, nativeBinding: options.nativeBinding, point }),
 
     close() {
       if (!db.open) return;
