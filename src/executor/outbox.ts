@@ -1,33 +1,34 @@
 import type { Writable } from 'node:stream';
 
 /**
+ * Bytes that may wait in the stream. A line is larger than a pipe takes at once: with only one in it, writer and reader
+ * would take turns instead of working side by side.
+ */
+const waitingBytes = 512 * 1024;
+
+/**
  * What the supervisor says, without ever waiting for somebody to listen: lines are made only when the stream takes
  * them. A client that is attached and does not read leaves the queue standing while every timer goes on.
  */
 export class Outbox {
   readonly #out: Writable;
-  #jobs: Iterator<string>[] = [];
-  #blocked = false;
+  #jobs: Iterator<string | Buffer>[] = [];
 
   constructor(out: Writable) {
     this.#out = out;
     // A vanished reader must not end the supervisor.
     out.on('error', () => {});
-    out.on('drain', () => {
-      this.#blocked = false;
-      this.#flush();
-    });
   }
 
-  /** Queues lines that are made one by one when there is room; jobs keep their order. */
-  send(lines: Iterable<string>): void {
+  /** Queues lines that are made one by one when there is room; jobs keep their order. A buffer brings its newline. */
+  send(lines: Iterable<string | Buffer>): void {
     this.#jobs.push(lines[Symbol.iterator]());
     this.#flush();
   }
 
   /** Says a line only if it can go out now: a heartbeat that waited would be a lie. */
   sendIfIdle(line: () => string): void {
-    if (this.#blocked || this.#jobs.length > 0) return;
+    if (this.#out.writableLength > 0 || this.#jobs.length > 0) return;
     this.send([line()]);
   }
 
@@ -38,8 +39,8 @@ export class Outbox {
     for (const job of jobs) job.return?.();
   }
 
-  #flush(): void {
-    while (!this.#blocked) {
+  readonly #flush = (): void => {
+    while (this.#out.writableLength < waitingBytes) {
       const job = this.#jobs[0];
       if (job === undefined) return;
       const next = job.next();
@@ -47,7 +48,9 @@ export class Outbox {
         this.#jobs.shift();
         continue;
       }
-      this.#blocked = !this.#out.write(`${next.value}\n`);
+      // Called also for what can't be written any more: then there is nobody to write to.
+      const line = typeof next.value === 'string' ? `${next.value}\n` : next.value;
+      this.#out.write(line, this.#flush);
     }
-  }
+  };
 }

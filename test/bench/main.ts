@@ -6,9 +6,10 @@ import { createUi, reportFailure } from '../../scripts/lib/ui.ts';
 import { meets, type Suite } from './figures.ts';
 import { inference } from './inference.ts';
 import { lifecycle } from './lifecycle.ts';
+import { sandboxSuite } from './sandbox.ts';
 import { spine } from './spine.ts';
 
-const suites: readonly Suite[] = [spine, lifecycle, inference];
+const suites: readonly Suite[] = [spine, lifecycle, inference, sandboxSuite];
 
 const { values, positionals } = parseArgs({
   options: { json: { type: 'boolean' }, yes: { type: 'boolean' } },

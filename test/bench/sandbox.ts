@@ -1,0 +1,289 @@
+import type { Duplex } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { createToolbox } from '../../src/server/agent/toolbox.ts';
+import { defaultSwitches } from '../../src/server/agent/defaults.ts';
+import { Demux } from '../../src/server/sandbox/demux.ts';
+import type { Sandbox } from '../../src/server/sandbox/port.ts';
+import { frozenContract } from '../fixtures/frozen-contract.ts';
+import { bytesOf, pathOf, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
+import { median, ratio, time, timed, type Figure, type Suite } from './figures.ts';
+
+/** Some hundred samples for a 95th percentile; the engine's exec takes 70 ms, a start half a second. */
+const toolSamples = 200;
+const startSamples = 10;
+const collectSamples = 5;
+const mebibyte = 1024 * 1024;
+
+/** The value below which the given share of the samples lies. Throws for none. */
+function percentile(samples: readonly number[], share: number): number {
+  const sorted = samples.toSorted((a, b) => a - b);
+  const value = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+  if (value === undefined) throw new Error('a percentile of nothing');
+  return value;
+}
+
+const plain = (bench: SandboxBench, argv: readonly string[]): Promise<string> =>
+  bench.engine.create({
+    Image: bench.image.digest,
+    Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId, 'escrow.purpose': 'attempt' },
+    Entrypoint: [argv[0] ?? ''],
+    Cmd: argv.slice(1),
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    OpenStdin: true,
+    StdinOnce: false,
+    HostConfig: { NetworkMode: 'none', Init: true, LogConfig: { Type: 'none', Config: {} } },
+  });
+
+async function gone(bench: SandboxBench, id: string): Promise<void> {
+  await bench.engine.kill(id);
+  await bench.engine.waitUntilStopped(id, 30_000);
+  await bench.engine.remove(id);
+}
+
+/** Resolves when so many bytes of output have come. */
+function received(stream: Duplex, bytes: number): Promise<void> {
+  return new Promise((resolve) => {
+    const demux = new Demux();
+    let left = bytes;
+    const take = (chunk: Buffer): void => {
+      for (const part of demux.push(chunk)) left -= part.bytes.length;
+      if (left > 0) return;
+      stream.off('data', take);
+      resolve();
+    };
+    stream.on('data', take);
+  });
+}
+
+async function toolCalls(bench: SandboxBench): Promise<readonly Figure[]> {
+  const text = '"""Usage."""\n' + 'value = 1\n'.repeat(100);
+  const file = { path: pathOf('src/usage.py'), mode: 0o644, bytes: bytesOf(text) };
+  const sandbox = await bench.provision({ files: [file], readable: [file.path], writable: [file.path] });
+  const toolbox = createToolbox(frozenContract({ readable: ['src/usage.py'] }), defaultSwitches, sandbox);
+  const view = { tool: 'file_editor', command: 'view', path: '/workspace/src/usage.py', range: null } as const;
+  const never = new AbortController().signal;
+  const echo = await plain(bench, ['/bin/cat']);
+  const stream = await bench.engine.attach(echo);
+  await bench.engine.start(echo);
+  // As long as the answer that a tool call carries: the file in base64 and its envelope.
+  const line = Buffer.from(`${'x'.repeat(Math.ceil((text.length * 4) / 3) + 400)}\n`);
+  const ours: number[] = [];
+  const echoed: number[] = [];
+  const execs: number[] = [];
+  for (let n = -5; n < toolSamples; n += 1) {
+    const call = await timed(async () => {
+      const outcome = await toolbox.act(view, never);
+      if (!outcome.ok) throw new Error(outcome.text);
+    });
+    const bare = await timed(async () => {
+      const back = received(stream, line.length);
+      stream.write(line);
+      await back;
+    });
+    // A tenth of the samples suffices for what takes a hundred times as long.
+    const exec =
+      n % 10 === 0
+        ? await timed(async () => {
+            const { output } = await bench.engine.exec(sandbox.engineId, ['cat', '/workspace/src/usage.py']);
+            if (!(await buffer(output)).includes('Usage')) throw new Error('the exec did not read the file');
+          })
+        : undefined;
+    // The first rounds warm both sides up.
+    if (n < 0) continue;
+    ours.push(call);
+    echoed.push(bare);
+    if (exec !== undefined) execs.push(exec);
+  }
+  stream.destroy();
+  await gone(bench, echo);
+  const perExec = execs.map(() => median(ours));
+  return [
+    time('tool_call_p50', ours),
+    time('tool_call_p95', [percentile(ours, 0.95)]),
+    time('bare_echo_p50', echoed),
+    time('bare_echo_p95', [percentile(echoed, 0.95)]),
+    time('engine_exec_p50', execs),
+    ratio('engine_exec_to_tool_call', execs, perExec, '> 100'),
+    ratio('tool_call_to_bare_echo', ours, echoed, '< 2'),
+  ];
+}
+
+async function starts(bench: SandboxBench): Promise<readonly Figure[]> {
+  const file = { path: pathOf('src/a.py'), mode: 0o644, bytes: bytesOf('a = 1\n') };
+  const ours: number[] = [];
+  const ready: number[] = [];
+  const bare: number[] = [];
+  for (let n = -1; n < startSamples; n += 1) {
+    let attachedAt = 0;
+    const began = performance.now();
+    const sandbox = await bench.service.provision(
+      bench.spec({ files: [file], readable: [file.path] }),
+      async (fact) => {
+        if (fact.kind === 'attached') attachedAt = performance.now() - began;
+      },
+    );
+    await sandbox.read(file.path, 'agent');
+    const took = performance.now() - began;
+    sandbox.detach();
+    await gone(bench, sandbox.engineId);
+    let id = '';
+    const plainly = await timed(async () => {
+      id = await plain(bench, [
+        '/opt/escrow/node',
+        '--v8-pool-size=1',
+        '-e',
+        'console.log("up"); setInterval(() => {}, 1e6)',
+      ]);
+      const stream = await bench.engine.attach(id);
+      const up = received(stream, 3);
+      await bench.engine.start(id);
+      await up;
+      stream.destroy();
+    });
+    await gone(bench, id);
+    if (n < 0) continue;
+    ours.push(took);
+    ready.push(took - attachedAt);
+    bare.push(plainly);
+  }
+  return [
+    time('start_to_first_tool', ours),
+    time('bare_start_to_first_byte', bare),
+    ratio('start_to_bare_start', ours, bare, '< 1.3'),
+    // What is left of a start when a container stands by with its channel open: probing, placing, reading.
+    time('start_with_standby', ready),
+    ratio('standby_to_start', ready, ours, '< 1'),
+  ];
+}
+
+async function collections(bench: SandboxBench): Promise<readonly Figure[]> {
+  const figures: Figure[] = [];
+  for (const size of [1, 16, 60]) {
+    const parts = Math.ceil(size / 15);
+    const paths = Array.from({ length: parts }, (_, index) => pathOf(`part-${index}.bin`));
+    const bytes = Buffer.alloc((size * mebibyte) / parts, 'x1Z');
+    const ours: number[] = [];
+    const bare: number[] = [];
+    for (let n = 0; n < collectSamples; n += 1) {
+      const sandbox = await bench.provision({
+        files: paths.map((path) => ({ path, mode: 0o644, bytes })),
+        writable: paths,
+      });
+      bare.push(
+        await timed(async () => {
+          const { output } = await bench.engine.exec(sandbox.engineId, [
+            'cat',
+            ...paths.map((path) => `/workspace/${path}`),
+          ]);
+          if ((await buffer(output)).length < size * mebibyte) throw new Error('not all was read');
+        }),
+      );
+      await sandbox.quiesce();
+      ours.push(
+        await timed(async () => {
+          const collection = await sandbox.collect();
+          if (collection.state !== 'complete') throw new Error(collection.reason ?? 'incomplete');
+        }),
+      );
+      sandbox.detach();
+      await gone(bench, sandbox.engineId);
+    }
+    const speed = (ms: number): number => size / (ms / 1000);
+    figures.push(
+      {
+        name: `collect_${size}MiB_MiB_per_second`,
+        value: Number(speed(median(ours)).toPrecision(4)),
+        unit: 'per second',
+        aim: null,
+        samples: ours.map(speed),
+      },
+      {
+        name: `exec_read_${size}MiB_MiB_per_second`,
+        value: Number(speed(median(bare)).toPrecision(4)),
+        unit: 'per second',
+        aim: null,
+        samples: bare.map(speed),
+      },
+      // Times the other way round: how many times as fast as the engine's own way.
+      ratio(`collect_${size}MiB_to_exec_read`, bare, ours, '> 2'),
+    );
+  }
+  return figures;
+}
+
+async function settlements(bench: SandboxBench): Promise<readonly Figure[]> {
+  const ours: number[] = [];
+  const bare: number[] = [];
+  const file = { path: pathOf('src/a.py'), mode: 0o644, bytes: bytesOf('a = 1\n') };
+  for (let n = -1; n < startSamples; n += 1) {
+    const sandbox = await bench.provision({ files: [file], writable: [file.path] });
+    const settled = await timed(async () => {
+      await sandbox.quiesce();
+      if ((await sandbox.collect()).state !== 'complete') throw new Error('incomplete');
+      sandbox.detach();
+      if ((await bench.service.kill(sandbox.engineId)).kind !== 'stopped') throw new Error('not stopped');
+      if ((await bench.service.remove(sandbox.engineId)).kind !== 'absent') throw new Error('not absent');
+    });
+    const id = await plain(bench, ['/opt/escrow/node', '-e', 'setInterval(() => {}, 1e6)']);
+    await bench.engine.start(id);
+    const killed = await timed(() => gone(bench, id));
+    if (n < 0) continue;
+    ours.push(settled);
+    bare.push(killed);
+  }
+  return [
+    time('settlement', ours),
+    time('bare_kill_wait_remove', bare),
+    ratio('settlement_to_bare', ours, bare, '< 1.5'),
+  ];
+}
+
+async function supervisorMemory(bench: SandboxBench): Promise<readonly Figure[]> {
+  const sandbox: Sandbox = await bench.provision();
+  const code = `for (const p of fs.readdirSync('/proc')) if (/^\\d+$/.test(p) && +p !== process.pid) { const c = fs.readFileSync('/proc/' + p + '/cmdline', 'utf8'); if (c.includes('executor.cjs') && !c.includes('/sbin/')) { const s = fs.readFileSync('/proc/' + p + '/status', 'utf8'); console.log(/VmHWM:\\s+(\\d+)/.exec(s)[1]) } }`;
+  const { output } = await bench.engine.exec(sandbox.engineId, ['/opt/escrow/node', '-e', code]);
+  const demux = new Demux();
+  const text = demux
+    .push(await buffer(output))
+    .map(({ bytes }) => bytes.toString('utf8'))
+    .join('');
+  const peaks = text
+    .split('\n')
+    .filter((line) => /^\d+$/.test(line))
+    .map((line) => Number(line) / 1024);
+  const peak = Math.max(...peaks);
+  return [
+    { name: 'supervisor_peak_memory', value: Number(peak.toPrecision(4)), unit: 'MiB', aim: null, samples: peaks },
+    {
+      name: 'supervisor_share_of_budget',
+      value: Number((peak / 2048).toPrecision(3)),
+      unit: 'ratio',
+      aim: '< 0.05',
+      samples: [peak / 2048],
+    },
+  ];
+}
+
+export const sandboxSuite: Suite = {
+  name: 'sandbox',
+  async run(say) {
+    const bench = await sandboxBench();
+    try {
+      const figures: Figure[] = [];
+      say(`tool calls against a bare echo on the stream and the engine's exec, ${toolSamples} rounds`);
+      figures.push(...(await toolCalls(bench)));
+      say(`starts against a bare start of the same image, ${startSamples} pairs`);
+      figures.push(...(await starts(bench)));
+      say('collections of 1, 16 and 60 MiB against reading by exec');
+      figures.push(...(await collections(bench)));
+      say(`settlements against a bare kill, wait and remove, ${startSamples} pairs`);
+      figures.push(...(await settlements(bench)));
+      figures.push(...(await supervisorMemory(bench)));
+      return figures;
+    } finally {
+      await bench.dispose();
+    }
+  },
+};
