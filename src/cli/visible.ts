@@ -1,14 +1,10 @@
+import { codePointName, unsafeCharacters } from '../client/unsafe-characters.ts';
+
 /**
  * Text from models, files and processes is hostile: on a terminal it could move the cursor, rewrite lines above, set the
  * clipboard (OSC 52), or show one thing and mean another (bidirectional overrides, invisible characters). Everything
  * that the command line prints passes through here; styles are added afterwards and never come from the text.
  */
-
-/**
- * Control, format (bidirectional ones too), private-use and lone surrogate characters, line and paragraph separators,
- * everything that Unicode lets a renderer leave out, each space that isn't U+0020, and the empty Braille cell.
- */
-const unsafe = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu;
 
 /** A character as a name that can be read: `⟨U+202E⟩`, and short ones for those that people know. */
 function nameOf(character: string): string {
@@ -22,13 +18,13 @@ function nameOf(character: string): string {
     case '\t':
       return '⟨TAB⟩';
     default:
-      return `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}⟩`;
+      return codePointName(character);
   }
 }
 
 /** One line: every unsafe character, line ends and tabs included, is replaced by its name. */
 export function visibleLine(text: string): string {
-  return text.replaceAll(unsafe, nameOf);
+  return text.replaceAll(unsafeCharacters, nameOf);
 }
 
 /** Several lines: line feeds stay, tabs become eight-column stops, a CR before a LF goes; the rest is named. */
@@ -46,7 +42,7 @@ export function expandTabs(line: string): string {
 
 /** JSON in one line in which every unsafe character is escaped: the same value, but nothing that a terminal obeys. */
 export function visibleJson(value: unknown): string {
-  return JSON.stringify(value).replaceAll(unsafe, (character) =>
+  return JSON.stringify(value).replaceAll(unsafeCharacters, (character) =>
     Array.from(
       { length: character.length },
       (_, index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`,

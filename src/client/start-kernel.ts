@@ -31,15 +31,20 @@ export type StartOutcome =
   | { readonly kind: 'another' }
   | { readonly kind: 'failed'; readonly error: EscrowError };
 
-function openOutput(home: string): number {
+/** Undefined where the folder can't be written (full, read-only): the Kernel then says so itself, by its report. */
+function openOutput(home: string): number | undefined {
   const noFollow = process.platform === 'win32' ? 0 : constants.O_NOFOLLOW;
-  const descriptor = openSync(
-    path.join(home, 'kernel-output.log'),
-    constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | noFollow,
-    0o600,
-  );
-  if (fstatSync(descriptor).size > maxOutput) ftruncateSync(descriptor);
-  return descriptor;
+  try {
+    const descriptor = openSync(
+      path.join(home, 'kernel-output.log'),
+      constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | noFollow,
+      0o600,
+    );
+    if (fstatSync(descriptor).size > maxOutput) ftruncateSync(descriptor);
+    return descriptor;
+  } catch {
+    return undefined;
+  }
 }
 
 function outcomeOf(report: string, exit: number | null, pid: number, home: string): StartOutcome {
@@ -79,7 +84,7 @@ export async function startKernel(options: StartOptions, signal: AbortSignal): P
       cwd: options.home,
       detached: true,
       windowsHide: true,
-      stdio: ['ignore', output, output, 'pipe'],
+      stdio: ['ignore', output ?? 'ignore', output ?? 'ignore', 'pipe'],
       env: {
         ...kernelEnvironment({
           home: options.home,
@@ -151,6 +156,6 @@ export async function startKernel(options: StartOptions, signal: AbortSignal): P
       if (signal.aborted) onAbort();
     });
   } finally {
-    closeSync(output);
+    if (output !== undefined) closeSync(output);
   }
 }

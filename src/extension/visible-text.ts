@@ -1,12 +1,10 @@
+import { codePointName, unsafeCharacters } from '../client/unsafe-characters.ts';
+
 /**
  * Text from models, files and processes is hostile. In labels, descriptions and messages every character that could
  * hide or reorder others is replaced by its name, and what a part of VS Code would interpret is defused.
  */
 
-/** Control, format, private, surrogate, separators, spaces that are not U+0020, and what renders as nothing. */
-const unsafe =
-  // oxlint-disable-next-line no-misleading-character-class -- single code points, none meant as a sequence
-  /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Cn}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u2800]/gu;
 /** More marks on one letter than any script needs: they would climb over neighbouring rows. */
 const stackedMarks = /(\p{M}{3})\p{M}+/gu;
 
@@ -17,7 +15,7 @@ function nameOf(character: string): string {
     case '\t':
       return '⇥';
     default:
-      return `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}⟩`;
+      return codePointName(character);
   }
 }
 
@@ -28,7 +26,7 @@ export function visible(text: string, limit = 200): string {
   const line = text
     .slice(0, limit)
     .replaceAll('\r\n', '\n')
-    .replaceAll(unsafe, nameOf)
+    .replaceAll(unsafeCharacters, nameOf)
     .replaceAll(stackedMarks, '$1⟨…⟩');
   return cut ? `${line}…` : line;
 }
