@@ -9,6 +9,9 @@ import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
 
 type FreezeRecord = Omit<ContractView, 'baseline'>;
 
+/** Files that are written or read at once: twice what the thread pool takes. */
+const filesAtOnce = 8;
+
 const streamOf = (digest: ContractDigest): string => `contract:${digest}`;
 /** One contract may be frozen in several folders: each is its own record, the digest and the baseline are shared. */
 const recordKey = (digest: ContractDigest, root: string): string => `${digest}:${sha256(root)}`;
@@ -32,9 +35,7 @@ export class ContractBook {
   async record(frozen: Frozen, base: FreezeRecord['base'] | null = null): Promise<ContractView> {
     const { contract, digest, root, path, sourceSha256 } = frozen;
     const all = [...frozen.bytes.values(), ...frozen.supplementalBytes.values(), ...frozen.imageBytes.values()];
-    for (const bytes of all) {
-      await this.#store.artefacts.put(bytes, streamOf(digest));
-    }
+    await eachOf(all, (bytes) => this.#store.artefacts.put(bytes, streamOf(digest)));
     const known = this.#store.view('contract', recordKey(digest, root));
     const before = known === undefined ? undefined : (known.json as unknown as FreezeRecord);
     const sameBase = base === null || before?.base?.digest === base.digest;
@@ -193,11 +194,11 @@ export class ContractBook {
   }
 
   async #files(entries: readonly { path: RelPath; mode: number; sha256: Sha256 }[]): Promise<readonly PlacedFile[]> {
-    const files: PlacedFile[] = [];
-    for (const { path, mode, sha256: digest } of entries) {
-      files.push({ path, mode, bytes: await this.#store.artefacts.get(digest) });
-    }
-    return files;
+    return eachOf(entries, async ({ path, mode, sha256: digest }) => ({
+      path,
+      mode,
+      bytes: await this.#store.artefacts.get(digest),
+    }));
   }
 
   #records(digest: ContractDigest): readonly FreezeRecord[] {
@@ -223,6 +224,15 @@ export class ContractBook {
     const stream = streamOf(digest);
     this.#store.append(stream, this.#store.load(stream).length, [event], () => rows);
   }
+}
+
+/** Some at once: each waits for the disk, and a repository has thousands of files. Results in the order of the input. */
+async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
+  const results: R[] = [];
+  for (let n = 0; n < items.length; n += filesAtOnce) {
+    results.push(...(await Promise.all(items.slice(n, n + filesAtOnce).map(work))));
+  }
+  return results;
 }
 
 const notFrozen = (digest: ContractDigest): EscrowError =>

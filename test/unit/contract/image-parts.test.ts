@@ -26,7 +26,7 @@ async function freeze(
   more: Readonly<Record<string, string>> = {},
   fixture: 'small' | null = 'small',
 ): Promise<Frozen> {
-  repo = await imageRepository(fixture, { ...files, ...more }, { ...contract, image } as never);
+  repo = await imageRepository(fixture, { ...files, ...more }, { ...contract, image });
   return freezeContract(repo.contract);
 }
 const codes = async (work: Promise<unknown>): Promise<readonly string[]> => {
@@ -35,7 +35,9 @@ const codes = async (work: Promise<unknown>): Promise<readonly string[]> => {
     (fault: unknown) => fault,
   )) as EscrowError | undefined;
   expect(error?.code).toBe('InvalidContract');
-  const { diagnostics } = error?.details as { diagnostics: { severity: string; code: string }[] };
+  const { diagnostics } = (error?.details ?? { diagnostics: [] }) as {
+    diagnostics: { severity: string; code: string }[];
+  };
   return diagnostics.filter(({ severity }) => severity === 'error').map(({ code }) => code);
 };
 

@@ -1,5 +1,5 @@
 // What may be installed from a lock file, and what is refused before anything is fetched.
-import fc from 'fast-check';
+import { assert, json, oneof, property, string } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { withInterpreter } from '../../../src/server/dependencies/install-python.ts';
 import { markerHolds, type MarkerEnvironment } from '../../../src/server/dependencies/markers.ts';
@@ -60,8 +60,8 @@ describe('a package-lock.json', () => {
   });
 
   it('never throws, whatever the text', () => {
-    fc.assert(fc.property(fc.string(), (text) => readNpmLock(text).ok === false));
-    fc.assert(fc.property(fc.json(), (text) => typeof readNpmLock(text).ok === 'boolean'));
+    assert(property(string(), (text) => readNpmLock(text).ok === false));
+    assert(property(json(), (text) => typeof readNpmLock(text).ok === 'boolean'));
   });
 
   it('goes with manifests without scripts and configuration', () => {
@@ -126,11 +126,11 @@ describe('a requirements file', () => {
   });
 
   it('never throws, and what it lets through holds nothing but names, versions and hashes', () => {
-    fc.assert(
-      fc.property(
-        fc.oneof(
-          fc.string(),
-          fc.string().map((text) => `a==1 ${text} --hash=${hash}`),
+    assert(
+      property(
+        oneof(
+          string(),
+          string().map((text) => `a==1 ${text} --hash=${hash}`),
         ),
         (text) => {
           const read = readPythonLock(text);
