@@ -23,9 +23,9 @@ const SettingsFile = z.strictObject({
   /** Sandboxes, and with them inference jobs, that may be active at once. */
   concurrentSandboxes: z.number().int().min(1).max(8).optional(),
   /** Share of this machine's memory that may be in use while a model is loaded or runs; null: not watched. */
-  hostMemoryCeiling: z.number().min(0.1).max(1).nullable().optional(),
+  hostMemoryCeiling: z.number().min(0.01).max(1).nullable().optional(),
   /** The same of the memory of each GPU. Engines fill it on purpose, so it is not watched unless set. */
-  gpuMemoryCeiling: z.number().min(0.1).max(1).nullable().optional(),
+  gpuMemoryCeiling: z.number().min(0.01).max(1).nullable().optional(),
   /** Folder of rehearsal scripts; null: those that are shipped. */
   rehearsalDir: z.string().min(1).max(4096).nullable().optional(),
 });

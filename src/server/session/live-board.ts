@@ -11,6 +11,7 @@ const tellEveryMs = 200;
 export class LiveBoard {
   readonly #tell: (session: SessionId, live: LiveInference | null) => void;
   readonly #now = new Map<SessionId, LiveInference>();
+  readonly #told = new Map<SessionId, LiveInference>();
   readonly #timers = new Map<SessionId, NodeJS.Timeout>();
 
   constructor(tell: (session: SessionId, live: LiveInference | null) => void) {
@@ -25,17 +26,23 @@ export class LiveBoard {
     if (live === null) {
       clearTimeout(this.#timers.get(session));
       this.#timers.delete(session);
+      this.#told.delete(session);
       if (this.#now.delete(session)) this.#tell(session, null);
       return;
     }
-    const fresh = this.#now.get(session)?.state !== live.state;
     this.#now.set(session, live);
-    if (fresh) this.#tell(session, live);
-    if (this.#timers.has(session)) return;
+    // A new state at once; more of the same state when it is its turn.
+    if (this.#told.get(session)?.state !== live.state || !this.#timers.has(session)) this.#tellNow(session, live);
+  }
+
+  #tellNow(session: SessionId, live: LiveInference): void {
+    this.#told.set(session, live);
+    this.#tell(session, live);
+    clearTimeout(this.#timers.get(session));
     const timer = setTimeout(() => {
       this.#timers.delete(session);
       const newest = this.#now.get(session);
-      if (newest !== undefined && newest !== live) this.#tell(session, newest);
+      if (newest !== undefined && newest !== this.#told.get(session)) this.#tellNow(session, newest);
     }, tellEveryMs);
     timer.unref();
     this.#timers.set(session, timer);
