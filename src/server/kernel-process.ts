@@ -16,6 +16,7 @@ import type { ConnectedClient, Kernel } from './rpc/port.ts';
 import { readSettings, type KernelSettings } from './settings.ts';
 import { finishRestore, restoreBackup, type Restored } from './store/backup.ts';
 import { acquireKernelLock } from './store/kernel-lock.ts';
+import { storageFault } from './store/faults.ts';
 import { shippedBinding } from './store/native.ts';
 import { openStore } from './store/open-store.ts';
 import type { Store } from './store/port.ts';
@@ -151,7 +152,9 @@ export async function runKernelProcess(
   });
   try {
     return await underLock(home, options, createKernel, fileLog);
-  } catch (error) {
+  } catch (raw) {
+    // Lock, holder and endpoint are files of the state folder as the database is.
+    const error = storageFault(raw, 'starting the Kernel');
     // Without the lock the log belongs to another process, which may be rotating it.
     if (!EscrowError.is(error, 'AnotherKernel')) {
       fileLog.log('error', 'the Kernel did not start or ended badly', { error });
