@@ -470,7 +470,13 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       verifier.cancelAll();
       images.end();
       desk.settleAll('kernel_drain');
+      // What waits for a sight that does not come is the next Kernel's: it is recorded as pending.
+      const watch = setInterval(() => {
+        if (desk.stuck()) desk.leave();
+      }, 500);
       const settled = await tasks.settled(drainMs);
+      clearInterval(watch);
+      desk.leave();
       if (!settled) log('warn', 'drained with work left: the next Kernel reconciles it', { tasks: tasks.count });
       clearInterval(probing);
       control.dispose();

@@ -79,10 +79,16 @@ it('dead for a while: pending is said, never settled without a sight; a restarte
   const status = await kernel.kernel.call('kernel/status', {});
   expect(status.pending).toMatchObject([{ session: held.id }]);
   expect(status.containers).toBeNull();
-  // Looking again does not settle it, and neither does another Kernel.
+  // Looking again does not settle it, and neither does another Kernel, be the first killed or asked to end.
   await kernel.kernel.call('kernel/probe', {});
   await kernel.kill();
   await kernel.kernel.closed;
+  await start();
+  await at(held.id, 'pending after a death', pending);
+  const asked = performance.now();
+  await kernel.kernel.call('kernel/stop', { settle: true });
+  await kernel.kernel.closed;
+  expect(performance.now() - asked).toBeLessThan(60_000);
   await start();
   const again = await at(held.id, 'pending after a restart', pending);
   expect(again.attempts[0]?.settlement?.settledAt).toBeNull();

@@ -38,6 +38,8 @@ const bounds = { abort: 10_000, quiesce: 20_000, collect: 60_000, idle: 3_000, s
 const backoff = (tries: number): number => Math.min(1_000 * 2 ** tries, 30_000);
 /** After so many looks without change a Kernel without clients may exit; the next start reconciles. */
 export const patientTries = 8;
+/** A Kernel that ends waits for so many looks: 7 s. */
+const stuckTries = 3;
 
 export interface AttemptDriverDeps {
   readonly sessions: Sessions;
@@ -106,6 +108,7 @@ export class AttemptDriver {
   #generating = false;
   #inference: AttemptInference | undefined;
   #tries = 0;
+  #left = false;
   /** What could not be recorded yet; until it is, nothing else is begun. The first one stands. */
   #owed: Owed | undefined;
   #nudge: (() => void) | undefined;
@@ -120,6 +123,16 @@ export class AttemptDriver {
   get sandbox(): Sandbox | undefined {
     return this.#sandbox;
   }
+  /** True while it waits for an observation, and a few looks have not brought it. */
+  get stuck(): boolean {
+    return this.#tries >= stuckTries && this.#state().phase === 'cancellation_pending';
+  }
+  /** Ends the drive where it waits next, without an end of the attempt: the next Kernel takes it over. */
+  leave(): void {
+    this.#left = true;
+    this.#nudge?.();
+  }
+
   /** True when looking again has not helped for a while. */
   get exhausted(): boolean {
     return this.#tries >= patientTries;
@@ -150,7 +163,7 @@ export class AttemptDriver {
 
   /** Resolves when the attempt is settled. Never rejects: what can't be recorded is retried, the stop is attempted anyway. */
   async drive(): Promise<void> {
-    for (;;) {
+    while (!this.#left) {
       const attempt = this.#state();
       const effect = next(attempt);
       this.#deps.at(`before-${effect.kind}`);
@@ -680,6 +693,7 @@ export class AttemptDriver {
   async #observe(): Promise<void> {
     const attempt = this.#attempt;
     await this.#pause();
+    if (this.#left) return;
     const { engine, action, container } = await this.#look();
     // A person may have ended the wait meanwhile; the loop asks again what is next.
     if (this.#state().phase !== 'cancellation_pending' || action === 'wait') return;
@@ -738,6 +752,7 @@ export class AttemptDriver {
   }
 
   async #pause(): Promise<void> {
+    if (this.#left) return;
     const wait = backoff(this.#tries);
     this.#tries += 1;
     await new Promise<void>((resolve) => {

@@ -216,6 +216,16 @@ export class SessionDesk {
     for (const driver of this.#drivers.values()) driver.settle(trigger);
   }
 
+  /** True when everything that still runs waits for an observation that does not come. */
+  stuck(): boolean {
+    return this.#drivers.size > 0 && [...this.#drivers.values()].every((d) => d.stuck);
+  }
+
+  /** Leaves what is not settled to the next Kernel. */
+  leave(): void {
+    for (const driver of this.#drivers.values()) driver.leave();
+  }
+
   /** True when this process could not move anything further: nothing runs, or what is pending has been looked at often. */
   idle(): boolean {
     return this.#waiting.size === 0 && [...this.#drivers.values()].every((d) => d.exhausted);
