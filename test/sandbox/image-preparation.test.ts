@@ -2,7 +2,6 @@
 // lock files and manifests takes part (adversarial 64).
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ImagePlan } from '../../src/protocol/images.ts';
@@ -16,14 +15,13 @@ import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
-/** What a preparation could leave: images of this home, its containers, its temporary folders. */
+/** What a preparation could leave in the engine: images of this home, and containers. */
 async function leftovers(homeId: string | undefined): Promise<readonly string[]> {
   const images = (await engine.images(['escrow.product=escrow'])).filter(
     ({ labels }) => labels['escrow.home'] === homeId || labels['escrow.owner'] === homeId,
   );
   const containers = await engine.list(['escrow.image=preparation']);
-  const folders = (await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'));
-  return [...images.map(({ id }) => id), ...containers.map(({ name }) => name), ...folders];
+  return [...images.map(({ id }) => id), ...containers.map(({ name }) => name)];
 }
 
 describe('a contract with packages of npm and of Python', () => {
@@ -31,6 +29,7 @@ describe('a contract with packages of npm and of Python', () => {
   let repo: ImageRepository;
   let digest: ContractDigest;
   let homeId: string | undefined;
+  const temporaries = (): Promise<readonly string[]> => readdir(path.join(kernel.home, 'preparing')).catch(() => []);
   const plan = (): Promise<ImagePlan> => kernel.kernel.call('image/plan', { digest });
 
   beforeAll(async () => {
@@ -110,7 +109,7 @@ describe('a contract with packages of npm and of Python', () => {
         ({ labels }) => 'escrow.dependencies' in labels && labels['escrow.home'] === homeId && homeId !== undefined,
       ),
     ).toEqual([]);
-    expect((await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'))).toEqual([]);
+    expect(await temporaries()).toEqual([]);
   });
 
   it('leaves nothing when it is cancelled on the way', async () => {
@@ -122,7 +121,7 @@ describe('a contract with packages of npm and of Python', () => {
       { signal: cancel.signal, onProgress: ({ code }) => code === 'npm' && cancel.abort() },
     );
     await expect(prepare).rejects.toMatchObject({ code: 'Cancelled' });
-    expect((await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'))).toEqual([]);
+    expect(await temporaries()).toEqual([]);
     expect((await plan()).state).toBe('needed');
   });
 
@@ -149,7 +148,7 @@ describe('a contract with packages of npm and of Python', () => {
     expect(image?.Config.Labels?.['escrow.dependencies']).toBe(record?.dependencies);
     for (const file of ['canary', path.join('..', 'canary')])
       expect(existsSync(path.join(repo.root, file))).toBe(false);
-    expect((await readdir(os.tmpdir())).filter((name) => name.startsWith('escrow-image-'))).toEqual([]);
+    expect(await temporaries()).toEqual([]);
     expect(await engine.list(['escrow.image=preparation'])).toEqual([]);
   });
 
@@ -181,8 +180,7 @@ describe('a contract with packages of npm and of Python', () => {
       ]) {
         expect(names.filter((name) => name.includes(stray) && !name.includes('site-packages'))).toEqual([]);
       }
-      expect(text).not.toContain(os.homedir() + '/');
-      expect(text).not.toContain('escrow-image-');
+      expect(text).not.toContain(kernel.home);
     } finally {
       await engine.remove(handle);
     }

@@ -1,15 +1,17 @@
 // Steps that a contract runs as root while its image is made, and what is looked at before an image is used again.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { KernelConnection } from '../../src/client/kernel-connection.ts';
 import type { ImagePlan, ImageRecord } from '../../src/protocol/images.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { ImageDesk } from '../../src/server/image/image-desk.ts';
 import { ContainerEngine, engineAddress } from '../../src/server/sandbox/engine.ts';
 import { openStore } from '../../src/server/store/open-store.ts';
 import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
-import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 /** Flattening the default base twice takes a minute on a busy machine. */
@@ -18,15 +20,18 @@ const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
 let kernel: TestKernel;
+/** The newest connection: a test ends the Kernel of the first one. */
+let current: KernelConnection;
 let bench: SandboxBench;
 const repos: ImageRepository[] = [];
 
 beforeAll(async () => {
   bench = await sandboxBench();
   kernel = await startTestKernel();
+  current = kernel.kernel;
 }, 120_000);
 afterAll(async () => {
-  await kernel.kernel.call('image/prune', { preview: false, all: true });
+  await current.call('image/prune', { preview: false, all: true });
   await kernel.dispose();
   await bench.dispose();
   for (const repo of repos) await repo.dispose();
@@ -50,8 +55,8 @@ async function planned(steps: readonly Step[]) {
     },
   );
   repos.push(repo);
-  const { digest } = await kernel.kernel.call('contract/freeze', { path: repo.contract });
-  const plan: ImagePlan = await kernel.kernel.call('image/plan', { digest });
+  const { digest } = await current.call('contract/freeze', { path: repo.contract });
+  const plan: ImagePlan = await current.call('image/plan', { digest });
   return { digest, plan };
 }
 
@@ -75,7 +80,7 @@ describe('a step', () => {
     });
     expect(plan.mayStand).toBe(false);
     expect(plan.unknown).toContain('step_effects');
-    const standing = kernel.kernel.call('image/prepare', {
+    const standing = current.call('image/prepare', {
       digest,
       plan: plan.plan,
       approval: { ...yes, standing: true },
@@ -99,14 +104,12 @@ describe('a step', () => {
         ],
       },
     ]);
-    await expect(kernel.kernel.call('image/prepare', { digest, plan: plan.plan, approval: yes })).rejects.toMatchObject(
-      {
-        code: 'PreparationFailed',
-        message: expect.stringContaining('exit code 3'),
-        // It saw what the one before left, was root, and had no file of the repository.
-        details: { output: 'True 0 []\n' },
-      },
-    );
+    await expect(current.call('image/prepare', { digest, plan: plan.plan, approval: yes })).rejects.toMatchObject({
+      code: 'PreparationFailed',
+      message: expect.stringContaining('exit code 3'),
+      // It saw what the one before left, was root, and had no file of the repository.
+      details: { output: 'True 0 []\n' },
+    });
     expect(await traces()).toEqual([]);
   });
 
@@ -119,17 +122,15 @@ print(sorted(l for l in links if l != "lo" and not l.startswith(("tunl", "sit", 
 print([m for m in mounts if not m.startswith(("/etc/", "/dev", "/proc", "/sys", "/usr/sbin/docker-init", "/sbin/docker-init"))])
 sys.exit(1)`;
     const { digest, plan } = await planned([{ argv: ['python3', '-c', code] }]);
-    await expect(kernel.kernel.call('image/prepare', { digest, plan: plan.plan, approval: yes })).rejects.toMatchObject(
-      {
-        details: { output: '[]\n[]\n' },
-      },
-    );
+    await expect(current.call('image/prepare', { digest, plan: plan.plan, approval: yes })).rejects.toMatchObject({
+      details: { output: '[]\n[]\n' },
+    });
   });
 
   it('that is cancelled is ended, and nothing of it stays', async () => {
     const { digest, plan } = await planned([{ argv: ['python3', '-c', 'import time; time.sleep(600)'] }]);
     const cancel = new AbortController();
-    const work = kernel.kernel.call(
+    const work = current.call(
       'image/prepare',
       { digest, plan: plan.plan, approval: yes },
       { signal: cancel.signal, onProgress: ({ code }) => code === 'opaque' && cancel.abort() },
@@ -138,10 +139,38 @@ sys.exit(1)`;
     expect(await traces()).toEqual([]);
   });
 
+  it('whose Kernel dies is ended by the next one', async () => {
+    const { digest, plan } = await planned([{ argv: ['python3', '-c', 'import time; time.sleep(601)'] }]);
+    const begun = Promise.withResolvers<void>();
+    const work = current.call(
+      'image/prepare',
+      { digest, plan: plan.plan, approval: yes },
+      { onProgress: ({ code }) => code === 'opaque' && begun.resolve() },
+    );
+    const lost = expect(work).rejects.toMatchObject({ code: 'NoKernel' });
+    await begun.promise;
+    await eventually('the step runs', async () =>
+      (await engine.list(['escrow.image=preparation'])).some(({ state }) => state === 'running'),
+    );
+    await kernel.kill();
+    await lost;
+    expect(await readdir(path.join(kernel.home, 'preparing'))).toHaveLength(1);
+    const next = await kernel.connect();
+    await eventually(
+      'nothing of it is left',
+      async () => (await engine.list(['escrow.image=preparation'])).length === 0,
+      60_000,
+    );
+    await eventually('no file of it is left', async () => !existsSync(path.join(kernel.home, 'preparing')));
+    // The record says that somebody said yes; nothing says that it was prepared.
+    expect((await next.call('image/plan', { digest })).state).toBe('needed');
+    current = next;
+  });
+
   it.runIf(full)('leaves files, but no rights, no foreign code in every program, and no change of ours', async () => {
     const evil = await planned([{ argv: ['python3', '-c', 'open("/etc/ld.so.preload", "w").write("/evil.so")'] }]);
     await expect(
-      kernel.kernel.call('image/prepare', { digest: evil.digest, plan: evil.plan.plan, approval: yes }),
+      current.call('image/prepare', { digest: evil.digest, plan: evil.plan.plan, approval: yes }),
     ).rejects.toMatchObject({ code: 'ImageUnavailable' });
     expect(await traces()).toEqual([]);
 
@@ -154,13 +183,13 @@ os.chmod("/usr/local/bin/copy", 0o6755)
 open("/opt/escrow/executor.cjs", "w").write("evil")
 open("/workspace/planted", "w").write("evil")`;
     const good = await planned([{ argv: ['python3', '-c', code] }]);
-    const done = await kernel.kernel.call('image/prepare', {
+    const done = await current.call('image/prepare', {
       digest: good.digest,
       plan: good.plan.plan,
       approval: yes,
     });
     expect(done.record?.steps.map(({ kind }) => kind)).toEqual(['opaque', 'flatten', 'executor']);
-    const baseline = await kernel.kernel.call('contract/baseline', { digest: good.digest });
+    const baseline = await current.call('contract/baseline', { digest: good.digest });
     const tool = baseline.checks.find(({ id }) => id === 'tool');
     expect(tool?.end).toEqual({ kind: 'exit', code: 0 });
     expect(tool?.tail).toMatch(/-rwxr-xr-x.*\/usr\/local\/bin\/copy/);

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, statfs } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, statfs } from 'node:fs/promises';
 import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
 import { digestOf } from '../../protocol/hash.ts';
@@ -117,9 +117,20 @@ export class ImageDesk {
     );
   }
 
-  /** Removes what preparations of dead Kernels of this home left in the engine. Never throws for an absent engine. */
-  async sweep(): Promise<void> {
-    const { store, log } = this.#deps;
+  /**
+   * Removes what preparations of dead Kernels of this home left: in the engine, and the temporary files, which nobody else
+   * has as long as this Kernel has the home's lock. For before the first preparation. Never throws for an absent engine.
+   */
+  sweep(): Promise<void> {
+    const swept = this.#sweep();
+    // A preparation waits for it: it would lose its files to it.
+    this.#turn = swept.catch(() => {});
+    return swept;
+  }
+
+  async #sweep(): Promise<void> {
+    const { store, log, temporary } = this.#deps;
+    await rm(temporary, { recursive: true, force: true });
     try {
       const engine = this.#engine();
       const left = await engine.list([
@@ -169,7 +180,8 @@ export class ImageDesk {
     }
     const approval = this.#approve(plan, yes);
     if (signal.aborted) throw cancelled();
-    const folder = await mkdtemp(path.join(this.#deps.temporary, 'escrow-image-'));
+    await mkdir(this.#deps.temporary, { recursive: true, mode: 0o700 });
+    const folder = await mkdtemp(path.join(this.#deps.temporary, 'image-'));
     const started = performance.now();
     try {
       await this.#requireRoom(plan);
@@ -419,7 +431,7 @@ class Preparation {
   /** On this machine, into the temporary folder. The containers that run contracts have no network, and never get one. */
   async #install(base: string, architecture: string): Promise<InstalledPackages> {
     const { wanted, files } = this.#target;
-    const platform = await withFileContainer(this.#engine, base, undefined, (id) =>
+    const platform = await withFileContainer(this.#engine, base, { owner: this.#deps.store.homeId }, (id) =>
       readPlatform(this.#engine, id, architecture),
     );
     if (platform === null) throw new EngineFault('unsupported', `packages for ${architecture} are not supported`);

@@ -1,4 +1,5 @@
 import { statfs } from 'node:fs/promises';
+import path from 'node:path';
 import type { FrozenDependencies } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { digestOf } from '../../protocol/hash.ts';
@@ -152,7 +153,8 @@ export async function planImage(target: ImageTarget, sources: PlanSources): Prom
     steps,
     downloadBytes: artefacts.reduce((sum, { sizeBytes }) => sum + (sizeBytes ?? 0), 0),
     reservedBytes: ready ? 0 : reserved,
-    freeBytes: await freeBytes(sources.temporary),
+    // The folder itself is made when it is needed.
+    freeBytes: await freeBytes(path.dirname(sources.temporary)),
     mayStand: wanted.steps.length === 0,
     image: prepared === undefined ? null : { reference: prepared.tags[0] ?? prepared.id, digest: prepared.id },
     unknown,

@@ -1,5 +1,4 @@
 import path from 'node:path';
-import { tmpdir } from 'node:os';
 import type { ImageList, ImagePlan, ImagePrune } from '../../protocol/images.ts';
 import type { ParsedParams, Result } from '../../protocol/methods.ts';
 import type { ContractDigest } from '../../protocol/primitives.ts';
@@ -49,7 +48,7 @@ export class ImageService {
       engine: this.#engine,
       executorPath: deps.executorPath,
       cache: path.join(deps.home, 'cache'),
-      temporary: tmpdir(),
+      temporary: path.join(deps.home, 'preparing'),
       store: deps.store,
       log: deps.log,
       now: deps.now,

@@ -17,7 +17,10 @@ import { addBytes, addEmpty, addStream, rootOwned, type Header } from './tar-wri
 
 /** Preparing takes about 15 s; on a machine under load a few times that. */
 const patienceMs = 300_000;
-const abandonedMs = 120_000;
+/** How long a lock is held at most: for a base; with packages, whose files are many; with steps, which take their time. */
+const flatteningMs = 120_000;
+const packingMs = 15 * 60_000;
+const steppingMs = 3 * 60 * 60_000;
 
 /** One entry of an archive that is read. */
 type Source = ExtractEvents['entry'][1];
@@ -99,7 +102,12 @@ export async function prepareImage(engine: ContainerEngine, input: PreparationIn
   if (there !== undefined) return { ...result, reference: nameOf(there), digest: there.id, made: false, steps: [] };
 
   // Two windows or test runs may want the same image at once: one makes it, the other finds it afterwards.
-  return withFileContainer(engine, base.Id, preparationName(key), async (baseFiles) => {
+  const lock = {
+    name: preparationName(key),
+    owner: input.homeId,
+    abandonedMs: key.steps !== null ? steppingMs : key.dependencies !== null ? packingMs : flatteningMs,
+  };
+  return withFileContainer(engine, base.Id, lock, async (baseFiles) => {
     const made = newest(await findImages(engine, 'prepared', key, node));
     if (made !== undefined) return { ...result, reference: nameOf(made), digest: made.id, made: false, steps: [] };
     const making = new Making(engine, input, key, node);
@@ -134,10 +142,12 @@ class Making {
   readonly #key: ImageKey;
   readonly #node: string;
   readonly #made: string[] = [];
+  readonly #owned: { readonly owner: string | undefined };
 
   constructor(engine: ContainerEngine, input: PreparationInput, key: ImageKey, node: string) {
     this.#engine = engine;
     this.#input = input;
+    this.#owned = { owner: input.homeId };
     this.#key = key;
     this.#node = node;
   }
@@ -167,7 +177,7 @@ class Making {
     const left = await steps.over(below);
     this.steps.push({ kind: 'opaque', ms: Math.round(performance.now() - started), packed: null });
     try {
-      return await withFileContainer(this.#engine, left.at(-1) ?? below, undefined, (files) =>
+      return await withFileContainer(this.#engine, left.at(-1) ?? below, this.#owned, (files) =>
         flattenFiles(files, labels),
       );
     } finally {
@@ -183,7 +193,7 @@ class Making {
     if (there !== undefined) return there.id;
     log('adding the packages');
     return this.#timed('dependencies', () =>
-      withFileContainer(this.#engine, flat, undefined, async (id) => {
+      withFileContainer(this.#engine, flat, this.#owned, async (id) => {
         const layer = pack();
         let packed: PackedTree | null = null;
         await this.#put(id, layer, async () => {
@@ -200,7 +210,7 @@ class Making {
     const more = [steps, dependencies].flatMap((one) => (one === null ? [] : [one.slice(0, 8)]));
     const tag = [base.replace('sha256:', '').slice(0, 12), ...more, this.#key.executor.slice(0, 12)].join('-');
     const digest = await this.#timed('executor', () =>
-      withFileContainer(this.#engine, below, undefined, async (id) => {
+      withFileContainer(this.#engine, below, this.#owned, async (id) => {
         const layer = pack();
         const name = insidePaths.executor.slice(1);
         await this.#put(id, layer, () => addBytes(layer, { name, mode: 0o644, ...rootOwned }, executor));
@@ -315,10 +325,18 @@ export async function fileIdentity(path: string, version: string): Promise<strin
 export async function withFileContainer<T>(
   engine: ContainerEngine,
   image: string,
-  name: string | undefined,
+  how: {
+    /** Makes it a lock of this name. */
+    readonly name?: string;
+    /** Longer than this nobody holds the lock who is alive, ms. */
+    readonly abandonedMs?: number;
+    /** The home on whose behalf: what a dead Kernel of it left is found by this. */
+    readonly owner?: string | undefined;
+  },
   use: (id: string) => Promise<T>,
 ): Promise<T> {
-  const deadline = performance.now() + patienceMs;
+  const { name, owner, abandonedMs = flatteningMs } = how;
+  const deadline = performance.now() + abandonedMs + patienceMs;
   let id: string | undefined;
   while (id === undefined) {
     try {
@@ -326,7 +344,11 @@ export async function withFileContainer<T>(
         ...(name === undefined ? {} : { name }),
         Image: image,
         Cmd: ['/nonexistent'],
-        Labels: { [labelKeys.product]: productLabel, [labelKeys.image]: 'preparation' },
+        Labels: {
+          [labelKeys.product]: productLabel,
+          [labelKeys.image]: 'preparation',
+          ...(owner === undefined ? {} : { [labelKeys.owner]: owner }),
+        },
         NetworkDisabled: true,
         HostConfig: { NetworkMode: 'none' },
       });
