@@ -66,6 +66,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     instanceId,
     executorPath,
     engineHost: settings.engineHost,
+    stateFolder: home,
+    hostMemory: () => engines.memory.read(),
     at,
     now,
     log,

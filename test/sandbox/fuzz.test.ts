@@ -77,7 +77,12 @@ describe('a supervisor', () => {
         // A part belongs to the request before it.
         if (body.t !== 'data') id += 1;
         const whole = {
-          ...{ v: 1, n: client.nonce, e: 2, k: key, id, ...body },
+          v: 1,
+          n: client.nonce,
+          e: 2,
+          k: key,
+          id,
+          ...body,
           ...(change === null ? {} : { [change.key]: change.value }),
         };
         const valid = ToExecutor.safeParse(whole).success;

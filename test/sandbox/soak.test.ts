@@ -36,7 +36,7 @@ async function footprint(pid: number): Promise<{ readonly descriptors: number; r
   };
 }
 const temporaries = async (): Promise<readonly string[]> =>
-  (await readdir(path.join(kernel.home, 'artefacts', 'tmp')).catch(() => [])).toSorted();
+  readdir(path.join(kernel.home, 'artefacts', 'tmp')).catch(() => []);
 
 describe('a Kernel', () => {
   it(

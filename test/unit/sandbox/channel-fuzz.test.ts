@@ -9,7 +9,7 @@ import { Channel } from '../../../src/server/sandbox/channel.ts';
 const nonce = 'a'.repeat(32);
 
 /** A stream whose other end says what a test wants. */
-function peer(): { readonly stream: Duplex; say(bytes: Buffer): void } {
+function peer(): { readonly stream: Duplex; readonly say: (bytes: Buffer) => void } {
   const stream = new Duplex({
     read() {},
     write(_chunk, _encoding, done) {

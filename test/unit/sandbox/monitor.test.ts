@@ -1,8 +1,12 @@
 // The record of what a sandbox used: bounded, and readable however it was cut or changed.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ResourceSample } from '../../../src/protocol/executor.ts';
 import type { MemoryReading } from '../../../src/protocol/views.ts';
+import { createMemoryProbe } from '../../../src/server/inference/memory.ts';
 import { Monitor, readMonitor } from '../../../src/server/sandbox/monitor.ts';
 
 const use = (parts: Partial<ResourceSample> = {}): ResourceSample => ({
@@ -47,6 +51,29 @@ describe('a monitor', () => {
       hostFree: 30,
       gpuFree: 2,
     });
+  });
+
+  it('takes the memory of GPUs from the tool of their driver, and null where there is none', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'escrow-gpu-'));
+    try {
+      const tool = path.join(folder, 'nvidia-smi');
+      await writeFile(tool, '#!/bin/sh\necho "Card, 550.1, 8192, 1024"\n', { mode: 0o755 });
+      for (const [where, free] of [
+        [`${folder}:/bin`, 1024 * 1024 * 1024],
+        ['/nonexistent', null],
+      ] as const) {
+        const probe = createMemoryProbe({ now: () => 1, env: { PATH: where } });
+        const reading = await probe.read();
+        const monitor = new Monitor(async () => reading);
+        monitor.add(use());
+        await Promise.resolve();
+        await Promise.resolve();
+        monitor.add(use());
+        expect([monitor.peaks.gpuFree, (monitor.peaks.hostFree ?? 0) > 0]).toEqual([free, true]);
+      }
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
   });
 
   it('says null of what was never told', () => {
