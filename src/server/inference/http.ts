@@ -81,7 +81,7 @@ export function createHttpClient(host: InferenceHost): HttpClient {
       request.on('error', (error: NodeJS.ErrnoException) => {
         if (signal.aborted) reject(signal.reason as Error);
         else if (method === 'GET' && request.reusedSocket && error.code === 'ECONNRESET')
-          send(method, path, body, signal).then(resolve, reject);
+          resolve(send(method, path, body, signal));
         else reject(new HttpFault('unreachable', error.code ?? error.message, { cause: error }));
       });
       request.on('response', (response) => {

@@ -4,7 +4,14 @@ import { startRehearsal } from '../../../src/server/inference/rehearsal/start.ts
 import { call, play, runOn, turn } from '../../fixtures/agent-run.ts';
 import type { AgentRun } from '../../fixtures/agent-run.ts';
 import { startUndeclaredTool } from '../../fixtures/bad-peers/ollama-undeclared-tool.ts';
-import { peerModel } from '../../fixtures/bad-peers/ollama-peer.ts';
+import {
+  callLine,
+  honestLoaded,
+  lastLine,
+  peerModel,
+  startOllamaPeer,
+  streaming,
+} from '../../fixtures/bad-peers/ollama-peer.ts';
 import { frozenContract } from '../../fixtures/frozen-contract.ts';
 import { MemorySandbox } from '../../fixtures/memory-sandbox.ts';
 import { engineOn } from '../../fixtures/ollama-chat.ts';
@@ -275,6 +282,62 @@ describe('help for small models', () => {
     });
     expect(run.activity).toContain('hint: finish_before_checks');
     expect(run.end).toEqual({ kind: 'finished', message: 'b' });
+  });
+
+  test('with the gate off, a finish is taken at its word', async () => {
+    const run = await play([turn.finish('I think so')], {
+      contract: task(),
+      sandbox: box(),
+      switches: { finishGate: false },
+    });
+    expect(run.end).toEqual({ kind: 'finished', message: 'I think so' });
+    expect(run.requests).toHaveLength(1);
+  });
+
+  test('load-time options are the same on every request: an engine that reloads on another one loads once', async () => {
+    let loads = 0;
+    let loaded = '';
+    const peer = await startOllamaPeer({
+      ps: (chats) => (chats === 0 ? [] : [{ ...honestLoaded, context_length: 16_384 }]),
+      chat: (response, body) => {
+        const { options, shift, messages } = JSON.parse(body) as {
+          options: Record<string, unknown>;
+          shift: boolean;
+          messages: readonly { role: string }[];
+        };
+        const { num_ctx, num_batch, num_gpu, main_gpu, use_mmap, num_thread, draft_num_predict } = options;
+        const load = JSON.stringify([
+          num_ctx,
+          num_batch,
+          num_gpu,
+          main_gpu,
+          use_mmap,
+          num_thread,
+          draft_num_predict,
+          shift,
+        ]);
+        if (load !== loaded) loads += 1;
+        loaded = load;
+        const n = messages.filter((m) => m.role === 'assistant').length;
+        streaming(response).end(
+          (n < 6 ? callLine('think', { thought: `step ${n}` }) : callLine('finish', { message: 'x' })) +
+            lastLine.replace('"prompt_eval_count":120', `"prompt_eval_count":${300 + n * 60}`),
+        );
+      },
+    });
+    try {
+      const run = await runOn(engineOn(peer.host), peerModel, { contract: task(), sandbox: box() });
+      expect(run.end.kind).toBe('finished');
+      expect(peer.chats.length).toBeGreaterThan(6);
+      expect(loads).toBe(1);
+      // The prefix is the same bytes: each request begins as the one before ended.
+      const texts = peer.chats.map((body) =>
+        JSON.stringify((JSON.parse(body) as { messages: unknown[] }).messages).slice(0, -1),
+      );
+      for (const [i, text] of texts.slice(1).entries()) expect(text.startsWith(texts[i] ?? '?')).toBe(true);
+    } finally {
+      await peer.close();
+    }
   });
 
   test('finish without any change is asked back once where a check is known to fail', async () => {

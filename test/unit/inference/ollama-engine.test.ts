@@ -81,6 +81,36 @@ describe('an honest engine', () => {
     expect(bodies[1]).toEqual(bodies[0]);
   });
 
+  test('drafts are asked for where they are bound, and not named where they are off', async () => {
+    const peer = await use(startOllamaPeer());
+    const engine = engineOn(peer.host);
+    await chatOnce(engine);
+    await chatOnce(engine, { options: { draftNumPredict: 4 } });
+    const options = peer.chats.map((body) => (JSON.parse(body) as { options: object }).options);
+    expect(options[0]).not.toHaveProperty('draft_num_predict');
+    expect(options[1]).toMatchObject({ draft_num_predict: 4 });
+  });
+
+  test('what is not wrong but worth knowing is a note: partly on the CPU, a larger context than asked', async () => {
+    const peer = await use(
+      startOllamaPeer({ ps: (chats) => (chats === 0 ? [] : [{ ...honestLoaded, context_length: 16_384 }]) }),
+    );
+    expect((await chatOnce(engineOn(peer.host))).receipt).toMatchObject({
+      verified: true,
+      notes: ['partly_on_cpu', 'context_larger'],
+    });
+  });
+
+  test('a connection for small questions that was closed meanwhile is no failure; a POST is never sent twice', async () => {
+    const peer = await use(startOllamaPeer());
+    const engine = engineOn(peer.host);
+    for (let n = 0; n < 3; n += 1) {
+      await chatOnce(engine);
+      peer.dropIdle();
+    }
+    expect(peer.chats).toHaveLength(3);
+  });
+
   test('calls come from any chunk, in order, equal ones too; thinking is separated', async () => {
     const peer = await use(
       startOllamaPeer({
