@@ -22,6 +22,9 @@ const allowedWithoutExecution: ReadonlySet<Method> = new Set([
   'session/attach',
   'session/cancel',
   'session/close',
+  'session/reconcile',
+  'kernel/backup',
+  'kernel/retention',
 ]);
 
 export function isMethod(name: string): name is Method {

@@ -62,6 +62,8 @@ export class Leftovers {
       const recorded = this.#recorded(container);
       if (recorded === undefined || recoveryTable[recorded][engineStateOf(container)] !== 'sweep') continue;
       const stop = await sandbox.kill(container.engineId);
+      // Its owner removed it since it was listed: nothing was left.
+      if (stop.kind === 'absent') continue;
       const absence = stop.kind === 'unconfirmed' ? undefined : await sandbox.remove(container.engineId);
       const data = {
         name: container.name,
