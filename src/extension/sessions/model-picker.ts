@@ -2,6 +2,7 @@ import path from 'node:path';
 import * as vscode from 'vscode';
 import type { EngineKind, ModelView } from '../../protocol/views.ts';
 import { EscrowError } from '../../protocol/errors.ts';
+import { fitWords, refusedWords } from '../trees/models-tree.ts';
 import { scriptName } from '../trees/words.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 
@@ -36,7 +37,13 @@ function modelItem(model: ModelView): Item {
     label: text(synthetic ? scriptName(model.tag) : model.tag),
     description: synthetic
       ? vscode.l10n.t('synthetic')
-      : [vscode.l10n.t('qualification: none'), model.parameterSize, model.quantisation]
+      : [
+          vscode.l10n.t('qualification: none'),
+          model.parameterSize,
+          model.quantisation,
+          fitWords(model, vscode.l10n.t) ?? null,
+          model.loaded ? vscode.l10n.t('loaded') : null,
+        ]
           .filter((fact) => fact !== null)
           .map(text)
           .join(' · '),
@@ -76,7 +83,7 @@ export async function chooseModel(
           { label: vscode.l10n.t('Refused'), kind: vscode.QuickPickItemKind.Separator } as const,
           ...refused.map((model): Item => ({
             label: text(model.tag),
-            description: text(model.refused ?? ''),
+            description: text(refusedWords(model.refused ?? '', vscode.l10n.t)),
             refused: model,
           })),
         ]),
@@ -96,7 +103,11 @@ export async function chooseModel(
   if ('refused' in picked) {
     throw new EscrowError(
       'CloudModelRefused',
-      vscode.l10n.t('{0} is refused: {1}', visible(picked.refused.tag), picked.refused.refused ?? ''),
+      vscode.l10n.t(
+        '{0} is refused: {1}',
+        visible(picked.refused.tag),
+        refusedWords(picked.refused.refused ?? '', vscode.l10n.t),
+      ),
       vscode.l10n.t('Choose a model that runs on this machine.'),
     );
   }

@@ -145,22 +145,37 @@ function limitsNode(attempt: AttemptView, { t }: TreeWords): TreeNode | null {
   });
 }
 
-/** What the attempt took. What no receipt told stays unsaid. */
+/** What the attempt took, and what changed at the engine meanwhile. What nobody told is `unavailable`. */
 function usageNode({ id, metrics, engine }: AttemptView, { t, number }: TreeWords): TreeNode | null {
   if (metrics.requests === 0) return null;
   const seconds = (ms: number): string => t('{0} s', number(Math.round(ms / 100) / 10));
   const gibibytes = (bytes: number): string => t('{0} GiB', (bytes / 1024 ** 3).toFixed(1));
   const lowest = engine?.lowest ?? null;
   const during = engine?.during ?? [];
+  const told = (value: number | null, words: (value: number) => string): string =>
+    value === null ? t('unavailable') : words(value);
+  const sinceLast = engine?.sinceLast ?? [];
   const facts: [string, string, string | null][] = [
     ['failed', t('Requests without a usable turn'), metrics.failed === 0 ? null : number(metrics.failed)],
-    ['in', t('Tokens in'), metrics.promptTokens === null ? null : number(metrics.promptTokens)],
-    ['cached', t('of them from the cache'), metrics.cachedTokens === null ? null : number(metrics.cachedTokens)],
-    ['out', t('Tokens out'), metrics.outputTokens === null ? null : number(metrics.outputTokens)],
+    ['in', t('Tokens in'), told(metrics.promptTokens, number)],
+    ['cached', t('of them from the cache'), told(metrics.cachedTokens, number)],
+    ['out', t('Tokens out'), told(metrics.outputTokens, number)],
     ['inference', t('Waited for the model'), seconds(metrics.inferenceMs)],
-    ['load', t('of it loading'), metrics.loadMs === null ? null : seconds(metrics.loadMs)],
+    ['provider', t('of it the engine says it worked'), told(metrics.providerMs, seconds)],
+    ['load', t('of it loading'), told(metrics.loadMs, seconds)],
     ['wall', t('From start to settlement'), metrics.wallMs === null ? null : seconds(metrics.wallMs)],
-    ['device', t('Device'), engine?.device ?? null],
+    ['device', t('Device'), engine?.device ?? t('unavailable')],
+    ['driver', t('Driver'), engine?.driver ?? t('unavailable')],
+    ['gpu', t('Share on the GPU'), told(engine?.gpuShare ?? null, (share) => `${Math.round(share * 100)} %`)],
+    ['layers', t('Layers on the GPU'), told(engine?.layersOffloaded ?? null, number)],
+    ['cache', t('Size of the context cache'), told(engine?.kvBytes ?? null, gibibytes)],
+    [
+      'before',
+      t('Changes at the engine since the last attempt'),
+      sinceLast.length === 0
+        ? null
+        : sinceLast.map((change) => `${change.name} ${change.what.replaceAll('_', ' ')}`).join(', '),
+    ],
     ['free', t('Least free memory'), lowest === null ? null : gibibytes(lowest.hostFree)],
     [
       'changes',

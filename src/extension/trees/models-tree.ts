@@ -1,11 +1,37 @@
 import type { ModelView } from '../../protocol/views.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
-import { contextWords, node, stale, type TreeNode, type TreeWords } from './tree-node.ts';
+import { contextWords, node, stale, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
 import { scriptName } from './words.ts';
 
 function gibibytes(bytes: number): string {
   return `${(bytes / 1024 ** 3).toFixed(1)} GiB`;
+}
+
+/** Whether the weights fit what is free on this machine now; undefined where it cannot be said. */
+export function fitWords(model: ModelView, t: Localize): string | undefined {
+  switch (model.fit?.state) {
+    case 'fits_gpu':
+      return t('fits the GPU');
+    case 'fits_host':
+      return model.fit.gpuFree === null ? t('fits this machine') : t('fits, partly on the CPU');
+    case 'too_large':
+      return t('larger than the free memory');
+    default:
+      return undefined;
+  }
+}
+
+/** Why no session can be started with a model, in words; the code where there are none. */
+export function refusedWords(code: string, t: Localize): string {
+  switch (code) {
+    case 'cloud':
+      return t('its prompts would leave this machine');
+    case 'no_tools':
+      return t('it cannot call tools');
+    default:
+      return code.replaceAll('_', ' ');
+  }
 }
 
 function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
@@ -17,6 +43,8 @@ function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
         model.parameterSize ?? undefined,
         model.quantisation ?? undefined,
         model.sizeBytes === null ? undefined : gibibytes(model.sizeBytes),
+        fitWords(model, t),
+        model.loaded ? t('loaded') : undefined,
       ].filter((fact) => fact !== undefined);
   const words = model.refused === null ? (synthetic ? t('synthetic') : t('qualification: none')) : t('refused');
   return node({
@@ -26,11 +54,13 @@ function modelNode(model: ModelView, { t, number }: TreeWords): TreeNode {
     tooltip: [
       visible(model.tag, 500),
       visibleLines(model.description),
-      ...(model.refused === null ? [] : [visibleLines(model.refused)]),
+      ...(model.refused === null ? [] : [visibleLines(refusedWords(model.refused, t))]),
       ...(model.digest === null ? [] : [visible(model.digest, 100)]),
       ...(model.contextAdvertised === null || synthetic
         ? []
         : [t('Advertises {0} tokens of context', number(model.contextAdvertised))]),
+      ...(synthetic || model.capabilities.length === 0 ? [] : [t('Can: {0}', visible(model.capabilities.join(', ')))]),
+      ...(model.unproven.length === 0 ? [] : [t('Not proved: {0}', model.unproven.join(', ').replaceAll('_', ' '))]),
     ].join('\n'),
     icon:
       model.refused === null

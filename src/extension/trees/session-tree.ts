@@ -92,9 +92,25 @@ function bindingNode(session: SessionView, { t, number }: TreeWords): TreeNode {
     children: [
       row('engine', t('Engine'), `${binding.engine.kind} ${binding.engine.version} · ${binding.engine.host}`),
       row('model', t('Model'), binding.model.tag),
-      row('digest', t('Model digest'), binding.model.digest ?? t('none: a script speaks')),
+      row(
+        'digest',
+        t('Model digest'),
+        binding.model.digest ?? (binding.synthetic ? t('none: a script speaks') : t('not told')),
+      ),
       row('context', t('Context'), t('{0} tokens', number(binding.options.numCtx))),
-      row('options', t('Options'), `temperature ${binding.options.temperature}, seed ${binding.options.seed}`),
+      row(
+        'options',
+        t('Options'),
+        `temperature ${binding.options.temperature}, seed ${binding.options.seed}, think ${String(binding.options.think)}, draft ${binding.options.draftNumPredict}`,
+      ),
+      row('witness', t('Vouched for by'), witnessWords(binding.model.witness, t)),
+      row(
+        'switches',
+        t('Help for small models'),
+        Object.entries(binding.switches)
+          .map(([name, on]) => `${name} ${on ? t('on') : t('off')}`)
+          .join(', '),
+      ),
       row('prompt', t('Prompt and tools'), shortDigest(binding.promptDigest)),
       row('image', t('Image'), `${binding.image.reference} · ${shortDigest(binding.image.digest)}`),
       row('executor', t('Executor'), shortDigest(binding.executorDigest)),
@@ -105,6 +121,21 @@ function bindingNode(session: SessionView, { t, number }: TreeWords): TreeNode {
         : [row('unproven', t('Not proved by the engine'), binding.model.unproven.join(', ').replaceAll('_', ' '))]),
     ],
   });
+}
+
+function witnessWords(witness: SessionView['binding']['model']['witness'], t: Localize): string {
+  switch (witness) {
+    case 'engine':
+      return t('the engine alone');
+    case 'host':
+      return t('this host');
+    case 'both':
+      return t('engine and host');
+    case 'none':
+      return t('nobody');
+    default:
+      return unreachable(witness, 'witness');
+  }
 }
 
 function controlNode(session: SessionView, mine: boolean, { t, time }: TreeWords): TreeNode {
