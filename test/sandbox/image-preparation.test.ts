@@ -1,17 +1,24 @@
 // From lock files to an image with packages: what is shown, what a yes does, what a no leaves, and that nothing but the
 // lock files and manifests takes part (adversarial 64).
 import { existsSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import os from 'node:os';
 import path from 'node:path';
+import { Readable } from 'node:stream';
+import { pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ImagePlan } from '../../src/protocol/images.ts';
 import type { ContractDigest } from '../../src/protocol/primitives.ts';
+import { fetchSandboxNode, findSandboxNode } from '../../src/server/image/sandbox-node.ts';
 import { ContainerEngine, engineAddress } from '../../src/server/sandbox/engine.ts';
 import { imageRepository, replacement, type ImageRepository } from '../fixtures/image-repository.ts';
 import { sessionAt, settled, startSession, verified, writeScript } from '../fixtures/journey.ts';
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
+/** What fetches tens of megabytes more. */
+const full = process.env['ESCROW_TEST_FULL'] === '1';
 const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
@@ -125,7 +132,7 @@ describe('a contract with packages of npm and of Python', () => {
     expect((await plan()).state).toBe('needed');
   });
 
-  it('is prepared after a yes, measured, and recorded', async () => {
+  it('[64+] is prepared after a yes, measured, and recorded', async () => {
     const { plan: id } = await plan();
     const seen: string[] = [];
     const { plan: after, record } = await kernel.kernel.call(
@@ -152,7 +159,7 @@ describe('a contract with packages of npm and of Python', () => {
     expect(await engine.list(['escrow.image=preparation'])).toEqual([]);
   });
 
-  it('has nothing of the repository in the image but what the packages are', async () => {
+  it('[64] has nothing of the repository in the image but what the packages are', async () => {
     const { image } = await plan();
     const handle = await engine.create({
       Image: image?.digest ?? '',
@@ -250,5 +257,90 @@ describe('a contract with packages of npm and of Python', () => {
     expect((await plan()).state).toBe('needed');
     // The standing yes holds for exactly this: no further question.
     expect((await plan()).approval).toMatchObject({ standing: true, by: 'test' });
+  });
+});
+
+describe('a base that is named by a tag', () => {
+  it('is what the tag stood for at the freeze, whatever it stands for later', async () => {
+    const kernel = await startTestKernel();
+    const reference = `escrow-test-${randomBytes(6).toString('hex')}:1`;
+    const made: string[] = [];
+    const tagged = async (text: string): Promise<string> => {
+      const archive = pack();
+      archive.entry({ name: 'etc/version', mode: 0o644 }, text);
+      archive.finalize();
+      // A label of its own: not one of Escrow's images.
+      const id = await engine.importFiles(Readable.from(archive), { 'escrow.test': 'tag' }, reference);
+      made.push(id);
+      return id;
+    };
+    const repo = await imageRepository(
+      null,
+      { 'a.txt': '1\n' },
+      {
+        title: 'T',
+        instruction: 'I',
+        writable: ['a.txt'],
+        acceptance: [{ id: 'c', argv: ['false'], baseline: 'fail' }],
+        image: { base: reference },
+      },
+    );
+    try {
+      const before = await kernel.kernel.call('contract/freeze', { path: repo.contract });
+      // Nothing is there yet: pulling it would be part of the plan.
+      expect(before.base).toEqual({ reference, digest: null });
+      const wanted = await kernel.kernel.call('image/plan', { digest: before.digest });
+      expect(wanted.steps[0]).toMatchObject({ kind: 'pull', network: true, subject: reference, cached: false });
+      expect(wanted.unknown).toContain('base_size');
+
+      const first = await tagged('first');
+      const frozen = await kernel.kernel.call('contract/freeze', { path: repo.contract });
+      // The same contract on every machine; what its base is here is a fact of the freeze.
+      expect(frozen.digest).toBe(before.digest);
+      expect(frozen.base).toEqual({ reference, digest: first });
+      expect(frozen.contract.imageBase).toBe(reference);
+
+      const second = await tagged('second');
+      expect(second).not.toBe(first);
+      expect((await kernel.kernel.call('image/plan', { digest: frozen.digest })).base.digest).toBe(first);
+      const again = await kernel.kernel.call('contract/freeze', { path: repo.contract });
+      expect(again.base?.digest).toBe(second);
+      expect((await kernel.kernel.call('image/plan', { digest: frozen.digest })).base.digest).toBe(second);
+      for (const id of made.splice(0)) await engine.removeImage(id);
+      await expect(kernel.kernel.call('image/plan', { digest: frozen.digest })).rejects.toMatchObject({
+        code: 'ImageUnavailable',
+        next: expect.stringContaining('Freeze'),
+      });
+    } finally {
+      for (const id of made) await engine.removeImage(id);
+      await kernel.dispose();
+      await repo.dispose();
+    }
+  });
+});
+
+describe('the Node of sandboxes', () => {
+  it('is one that is at hand and has its libraries inside', async () => {
+    const nowhere = path.join(os.tmpdir(), 'escrow-nowhere');
+    const found = await findSandboxNode(nowhere, process.arch === 'arm64' ? 'arm64' : 'amd64');
+    expect(found).toMatchObject({ nodeVersion: expect.stringMatching(/^v\d+\./) });
+    // Of another processor there is none, and it would have to be fetched.
+    expect(await findSandboxNode(nowhere, process.arch === 'arm64' ? 'amd64' : 'arm64')).toBeNull();
+  });
+
+  it.runIf(full)('is fetched as a package with a fixed hash where there is none', async () => {
+    const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-test-'));
+    try {
+      const cache = path.join(folder, 'cache');
+      const other = process.arch === 'arm64' ? 'amd64' : 'arm64';
+      const { node, downloadedBytes } = await fetchSandboxNode(cache, other, folder, new AbortController().signal);
+      expect(downloadedBytes).toBeGreaterThan(20_000_000);
+      expect(await findSandboxNode(cache, other)).toEqual(node);
+      // ELF, for that processor: 62 is x86-64, 183 is AArch64.
+      const head = (await readFile(node.nodePath)).subarray(0, 20);
+      expect([head.subarray(1, 4).toString(), head.readUInt16LE(18)]).toEqual(['ELF', other === 'arm64' ? 183 : 62]);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
   });
 });
