@@ -20,7 +20,10 @@ export function statusLines(status: KernelStatus): Lines {
     ...status.clients.map((client) => [`client      ${client.name} (${client.kind})`]),
     ...status.active.map((item) => [`active      ${item.what} ${item.id} · ${item.label}`]),
     ...status.queue.map((item, i) => [`queue ${i + 1}     ${item.what} ${item.id} · ${item.label}`]),
-    ...status.pending.map((item) => [`pending     ${item.session} ${item.attempt}: waits for ${item.waitingFor}`]),
+    ...status.pending.flatMap((item) => [
+      [`pending     ${item.session} ${item.attempt}: waits for ${item.waitingFor}`],
+      [`            looked, and it will not come: escrow session reconcile ${item.session} --why TEXT --reviewer NAME`],
+    ]),
     ...status.strays.map((item) => [
       `stray       container ${item.name} carries Escrow's labels but no record knows it`,
     ]),

@@ -39,7 +39,7 @@ const allowanceSpent = (owner: string, used: number, wanted: number, allowance: 
 /** What the store itself may do besides. */
 export interface ArtefactFiles extends ArtefactStore {
   /** Removes the files of rows that are gone from the database, and counts anew. Never throws. */
-  removed(hashes: readonly string[]): Promise<void>;
+  removed(hashes: readonly string[]): void;
 }
 
 /** Content-addressed files beside the database. Created once, by the store. */
@@ -219,13 +219,17 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     has: (hash) => rowOf.get(hash) !== undefined,
     total: () => total,
 
-    async removed(hashes) {
+    removed(hashes) {
       total = totalOf.get() ?? 0;
       for (const name of hashes) {
         const hash = Sha256.parse(name);
-        // Put again meanwhile: it is kept.
+        // Put again meanwhile: it is kept. Looked up and removed without a pause, so that no put comes in between.
         if (rowOf.get(hash) !== undefined || writing.has(hash)) continue;
-        await files.remove(fileOf(hash)).catch(() => undefined);
+        try {
+          unlinkSync(fileOf(hash));
+        } catch {
+          // No longer there, or left as a file that no record names: the next start sweeps it.
+        }
       }
     },
 

@@ -338,7 +338,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
       if (last !== undefined) head = last.seq;
       undelivered.push(stored);
       deliver();
-      await artefacts.removed(rows.map((row) => row.sha256));
+      artefacts.removed(rows.map((row) => row.sha256));
       return { artefacts: rows.length, bytes: rows.reduce((sum, row) => sum + row.size, 0) };
     },
 
