@@ -120,6 +120,29 @@ it('stopped in order: it ends the containers itself; that is one observation, an
   expect(await engine.docker('ps', '-aq')).toBe('');
 }, 120_000);
 
+it.runIf(process.env['ESCROW_TEST_FULL'] === '1')(
+  'stalled, accepting and never answering: silence is noticed, nothing is claimed, and it ends once it answers',
+  async () => {
+    const held = await heldAttempt();
+    engine.stall();
+    try {
+      const waiting = await at(held.id, 'pending', pending, 150_000);
+      expect(waiting.attempts[0]?.settlement).toMatchObject({ settledAt: null, confirmed: false });
+      expect(waiting.attempts[0]?.requests).toBe(3);
+      // The Kernel answers its clients meanwhile.
+      const asked = performance.now();
+      await kernel.kernel.call('session/list', {});
+      expect(performance.now() - asked).toBeLessThan(5_000);
+    } finally {
+      engine.goOn();
+    }
+    const view = await lookUntil(held.id, settled);
+    expect(view.attempts[0]?.settlement?.confirmed).toBe(true);
+    expect(await engine.docker('ps', '-aq')).toBe('');
+  },
+  240_000,
+);
+
 it('gone for good: a person ends the wait, recorded with what was seen; a container that comes back is swept', async () => {
   const held = await heldAttempt();
   await engine.kill();
