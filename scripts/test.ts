@@ -40,6 +40,7 @@ async function main(): Promise<void> {
     await setUp(createUi(values.yes === true), {
       engine: wanted.some((layer) => layer !== 'unit'),
       podman: wanted.includes('sandbox'),
+      pip: wanted.includes('sandbox'),
       workbench: wanted.includes('e2e'),
     });
     await Promise.all([...bundleNames.map((name) => bundle(name, false)), copyAssets()]);

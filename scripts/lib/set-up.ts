@@ -13,6 +13,8 @@ export interface SetUpParts {
   readonly base?: string | undefined;
   /** Podman beside it, whose compatible API the sandbox tests use too; only where Debian's packages can bring it. */
   readonly podman?: boolean | undefined;
+  /** pip, for tests that prepare images with packages of Python. */
+  readonly pip?: boolean;
   /** VS Code's server build and a browser, for the e2e tests. */
   readonly workbench: boolean;
 }
@@ -37,6 +39,17 @@ async function ensurePodman(ui: Ui): Promise<void> {
   }
 }
 
+/** Images with packages of Python are made with this machine's pip. Throws SetupError. */
+async function ensurePip(ui: Ui): Promise<void> {
+  // Where a Kernel looks, not where this shell does.
+  const words = ['PATH=/usr/local/bin:/usr/bin:/bin', 'python3', '-I', '-m', 'pip', '--version'];
+  const found = await run('env', words).catch(() => undefined);
+  if (found?.code === 0) return;
+  if (!(await isDebian()))
+    throw new SetupError('Python has no pip', 'Install pip for python3, then run the same command again.');
+  await ensureDebianPackages(['python3-pip'], 'fetches the packages of Python that images are made with', ui);
+}
+
 /**
  * Brings this machine to where Escrow runs. Idempotent: what is there is only checked. Packages and Node were seen to by
  * `bootstrap.mjs` before this could run. Throws SetupError with what to do.
@@ -51,5 +64,6 @@ export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
     await ensurePreparedImage(ui, parts.base ?? (await ensureBaseImage(ui)));
   }
   if (parts.podman === true) await ensurePodman(ui);
+  if (parts.pip === true) await ensurePip(ui);
   if (parts.workbench) await ensureWorkbench(ui);
 }

@@ -26,18 +26,11 @@ function programFolders(): readonly string[] {
   );
 }
 
-async function findProgram(names: readonly string[]): Promise<string | undefined> {
-  for (const folder of programFolders()) {
-    for (const name of names) {
-      const file = path.join(folder, process.platform === 'win32' ? `${name}.exe` : name);
-      const usable = await access(file, constants.X_OK).then(
-        () => true,
-        () => false,
-      );
-      if (usable) return file;
-    }
-  }
-  return undefined;
+async function isProgram(file: string): Promise<boolean> {
+  return access(file, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** npm as a script and the Node to run it with. Throws EscrowError DependenciesUnusable where there is none. */
@@ -49,11 +42,7 @@ export async function findNpm(): Promise<PackageClient> {
     // A script of another kind (a version manager's) would look for its own configuration in a home that is empty here.
     if (script === undefined || !script.endsWith('.js')) continue;
     const node = path.join(folder, windows ? 'node.exe' : 'node');
-    const usable = await access(node, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    return { argv: [usable ? node : process.execPath, script] };
+    return { argv: [(await isProgram(node)) ? node : process.execPath, script] };
   }
   throw new EscrowError(
     'DependenciesUnusable',
@@ -65,14 +54,20 @@ export async function findNpm(): Promise<PackageClient> {
 
 /** A Python of this machine with pip. Throws EscrowError DependenciesUnusable where there is none. */
 export async function findPip(signal: AbortSignal): Promise<PackageClient> {
-  const python = await findProgram(['python3', 'python']);
-  if (python !== undefined) {
-    // Isolated: neither the user's variables nor their packages count.
-    const client: PackageClient = { argv: [python, '-I', '-m', 'pip'] };
-    const found = await runClient(client, ['--version'], { cwd: path.dirname(python), env: {}, signal }).catch(
-      () => undefined,
-    );
-    if (found !== undefined) return client;
+  const windows = process.platform === 'win32';
+  for (const folder of programFolders()) {
+    for (const name of ['python3', 'python']) {
+      const python = path.join(folder, windows ? `${name}.exe` : name);
+      if (!(await isProgram(python))) continue;
+      // Isolated: neither the user's variables nor their packages count.
+      const client: PackageClient = { argv: [python, '-I', '-m', 'pip'] };
+      try {
+        await runClient(client, ['--version'], { cwd: folder, env: {}, signal });
+        return client;
+      } catch (error) {
+        if (EscrowError.is(error, 'Cancelled')) throw error;
+      }
+    }
   }
   throw new EscrowError(
     'DependenciesUnusable',

@@ -13,7 +13,13 @@ import { dependenciesDigest, packPackages, type InstalledPackages } from '../san
 import { EngineFault, type ContainerEngine } from '../sandbox/engine.ts';
 import { baseRepository, findBase, registryBase, stepsDigest } from '../sandbox/image.ts';
 import { readPlatform } from '../sandbox/image-platform.ts';
-import { fileIdentity, prepareImage, withFileContainer, type PreparedImage } from '../sandbox/image-preparation.ts';
+import {
+  fileIdentity,
+  prepareImage,
+  withFileContainer,
+  type MadeStep,
+  type PreparedImage,
+} from '../sandbox/image-preparation.ts';
 import { labelKeys, productLabel } from '../sandbox/labels.ts';
 import { runOpaqueSteps } from '../sandbox/opaque-steps.ts';
 import type { ImageIdentity } from '../sandbox/port.ts';
@@ -363,6 +369,13 @@ class Preparation {
     const missing = plan.steps.some(({ kind, cached }) => (kind === 'npm' || kind === 'python') && !cached);
     const installed = missing ? await this.#install(base.id, base.architecture) : null;
     const steps = stepsDigest(wanted.steps);
+    const locks = [wanted.dependencies?.npm?.lock.path, wanted.dependencies?.python?.lock.path];
+    const parts: Readonly<Record<MadeStep['kind'], { code: string; detail: string; percent: number }>> = {
+      flatten: { code: 'flatten', detail: base.reference, percent: 50 },
+      opaque: { code: 'opaque', detail: base.reference, percent: 60 },
+      dependencies: { code: 'pack', detail: locks.filter((one) => one !== undefined).join(', '), percent: 75 },
+      executor: { code: 'executor', detail: base.reference, percent: 95 },
+    };
     const made = await prepareImage(this.#engine, {
       base: base.id,
       ...node,
@@ -377,14 +390,14 @@ class Preparation {
                 // The layer was there when the plan was made; somebody has taken it away since.
                 if (installed === null) throw new EngineFault('not-found', 'the layer of packages is gone');
                 this.#check();
-                this.#progress('pack', '', 75);
                 return packPackages(layer, installed, packageBytes);
               },
             },
       steps: steps === null ? null : { digest: steps, over: (flat) => this.#opaque(flat) },
-      log: (message) => {
+      log: (_message, part) => {
         this.#check();
-        this.#progress('engine', message, null);
+        const { code, detail, percent } = parts[part];
+        this.#progress(code, detail, percent);
       },
     });
     for (const { kind, ms, packed } of made.steps) {

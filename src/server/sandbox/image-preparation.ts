@@ -52,7 +52,8 @@ export interface PreparationInput {
   readonly steps?: { readonly digest: Sha256; readonly over: (base: string) => Promise<readonly string[]> } | null;
   /** The Kernel's home that pays for it: only that home prunes it. Absent: set-up. */
   readonly homeId?: string;
-  readonly log: (message: string) => void;
+  /** Before each part that is really made: in words, and which one. */
+  readonly log: (message: string, part: MadeStep['kind']) => void;
 }
 
 /** What one part of a preparation took; only for what was really made. */
@@ -166,7 +167,7 @@ class Making {
         packed: null,
       }));
     const plain = async (): Promise<string> => {
-      log(`flattening ${reference} (${Math.round(base.Size / 1e6)} MB) and adding Node ${nodeVersion}`);
+      log(`flattening ${reference} (${Math.round(base.Size / 1e6)} MB) and adding Node ${nodeVersion}`, 'flatten');
       return flattenFiles(baseFiles, this.#labels('flat', null));
     };
     if (steps === null || steps === undefined) return plain();
@@ -191,7 +192,7 @@ class Making {
     if (dependencies === null || dependencies === undefined) return flat;
     const there = newest(await findImages(this.#engine, 'dependencies', this.#key, this.#node));
     if (there !== undefined) return there.id;
-    log('adding the packages');
+    log('adding the packages', 'dependencies');
     return this.#timed('dependencies', () =>
       withFileContainer(this.#engine, flat, this.#owned, async (id) => {
         const layer = pack();
@@ -205,7 +206,7 @@ class Making {
   }
 
   async prepared(below: string, executor: Buffer): Promise<{ readonly reference: string; readonly digest: string }> {
-    this.#input.log('adding the executor');
+    this.#input.log('adding the executor', 'executor');
     const { base, dependencies, steps } = this.#key;
     const more = [steps, dependencies].flatMap((one) => (one === null ? [] : [one.slice(0, 8)]));
     const tag = [base.replace('sha256:', '').slice(0, 12), ...more, this.#key.executor.slice(0, 12)].join('-');

@@ -1,0 +1,70 @@
+// `escrow image …` as scripts use it: the built command line and Kernel.
+import { rm } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { escrow, type CliResult } from '../../scripts/lib/cli.ts';
+import type { ImageList, ImagePlan, ImagePrune, ImageRecord } from '../../src/protocol/images.ts';
+import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
+import { endKernel, makeHome } from '../fixtures/kernel.ts';
+import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+
+describe('escrow image', () => {
+  let home: string;
+  let repo: ImageRepository;
+  const cli = (...args: readonly string[]): Promise<CliResult> => escrow(args, { cwd: repo.root, home });
+
+  beforeAll(async () => {
+    await ensureSandboxImage();
+    home = await makeHome();
+    repo = await imageRepository(
+      'small',
+      { 'a.txt': '1\n' },
+      {
+        title: 'T',
+        instruction: 'I',
+        writable: ['a.txt'],
+        acceptance: [{ id: 'c', argv: ['pytest', '--version'], baseline: 'fail' }],
+        image: { dependencies: { python: 'requirements.lock' } },
+      },
+    );
+  });
+  afterAll(async () => {
+    await cli('image', 'prune', '--all', '--yes');
+    await endKernel(home);
+    await rm(home, { recursive: true, force: true });
+    await repo.dispose();
+  });
+
+  it('plans, wants a name for a yes, prepares, lists and prunes', async () => {
+    const file = 'task.contract.jsonc';
+    const plan = await cli('image', 'plan', file);
+    // Something is to be done: that is an answer of no.
+    expect(plan).toMatchObject({ code: 1, value: { state: 'needed' } });
+    expect((await cli('contract', 'baseline', file)).code).toBe(5);
+    expect((await cli('image', 'prepare', file)).code).toBe(2);
+    expect((await cli('image', 'prepare', file, '--yes')).code).toBe(2);
+    expect((await cli('image', 'plan', file, '--base', 'x')).code).toBe(2);
+
+    const prepared = await cli('image', 'prepare', file, '--yes', '--always', '--reviewer', 'ci');
+    expect(prepared.code).toBe(0);
+    const { record } = prepared.value as { readonly record: ImageRecord };
+    expect(record).toMatchObject({
+      plan: (plan.value as ImagePlan).plan,
+      approval: { by: 'ci', channel: 'script', standing: true },
+    });
+    expect(await cli('image', 'plan', file)).toMatchObject({
+      code: 0,
+      value: { state: 'ready', image: { digest: record.image }, approval: { by: 'ci' } },
+    });
+    const list = (await cli('image', 'list')).value as ImageList;
+    expect(list.images.find(({ id }) => id === record.image)).toMatchObject({ kind: 'prepared', owner: 'this-home' });
+
+    expect((await cli('image', 'revoke', record.plan, '--reviewer', 'ci')).code).toBe(0);
+    expect((await cli('image', 'plan', file)).value).toMatchObject({ approval: null });
+    const preview = (await cli('image', 'prune', '--all', '--preview')).value as ImagePrune;
+    expect(preview.done).toBe(false);
+    expect(preview.removed.map(({ id }) => id)).toContain(record.image);
+    expect((await cli('image', 'prune', '--all')).code).toBe(2);
+    expect(await cli('image', 'prune', '--all', '--yes')).toMatchObject({ code: 0, value: { done: true, failed: [] } });
+    expect((await cli('image', 'plan', file)).value).toMatchObject({ state: 'needed' });
+  });
+});
