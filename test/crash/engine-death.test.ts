@@ -18,6 +18,7 @@ let repo: ExampleRepo;
 let home: string;
 let digest: ContractDigest;
 let kernel: TestKernel;
+const folders: string[] = [];
 
 const start = async (): Promise<void> => {
   kernel = await startTestKernel({ home, entry: bundles.entry, environment: { ESCROW_ENGINE_HOST: engine.host } });
@@ -37,13 +38,14 @@ beforeAll(async () => {
 afterAll(async () => {
   await endKernel(home);
   await engine.dispose();
-  await rm(home, { recursive: true, force: true });
+  for (const folder of [home, ...folders]) await rm(folder, { recursive: true, force: true });
   await repo.dispose();
   await bundles.dispose();
 }, 60_000);
 
 async function heldAttempt(): Promise<SessionView> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-hold-'));
+  folders.push(folder);
   const script = await writeScript(folder, 'held', [
     turns.view,
     turns.edit,

@@ -62,6 +62,7 @@ if (full) {
     for (const point of points) {
       const verdict = await run.kill(point);
       table.push(verdict);
+      process.stdout.write(`${point} ${verdict.broken.length === 0 ? 'held' : 'BROKEN'}\n`);
       if (verdict.broken.length > 0) failed.push(verdict);
     }
     expect(failed).toEqual([]);

@@ -31,6 +31,13 @@ let repo: ExampleRepo;
 let home: string;
 let digest: ContractDigest;
 const open: TestKernel[] = [];
+const folders: string[] = [];
+/** A folder that goes at the end. */
+async function ownFolder(): Promise<string> {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-deaths-'));
+  folders.push(folder);
+  return folder;
+}
 
 beforeAll(async () => {
   bundles = await ownBundles();
@@ -46,7 +53,7 @@ afterEach(async () => {
 });
 
 afterAll(async () => {
-  await rm(home, { recursive: true, force: true });
+  for (const folder of [home, ...folders]) await rm(folder, { recursive: true, force: true });
   await repo.dispose();
   await bundles.dispose();
 });
@@ -67,7 +74,7 @@ interface Held {
 
 /** An attempt that has edited a file and whose model then thinks until it is told to go on. */
 async function heldAttempt(kernel: TestKernel, contract = digest): Promise<Held> {
-  const hold = path.join(await mkdtemp(path.join(os.tmpdir(), 'escrow-hold-')), 'go-on');
+  const hold = path.join(await ownFolder(), 'go-on');
   const script = await writeScript(path.dirname(hold), 'held', [
     turns.view,
     turns.edit,
@@ -261,7 +268,7 @@ describe('the inference engine', () => {
 
 describe('the clock', () => {
   it('set a day forth and two days back in mid-attempt: nothing expires, nothing is lost', async () => {
-    const clock = path.join(await mkdtemp(path.join(os.tmpdir(), 'escrow-clock-')), 'offset');
+    const clock = path.join(await ownFolder(), 'offset');
     const day = 86_400_000;
     const kernel = await start({
       NODE_OPTIONS: `--import=${path.resolve(import.meta.dirname, '../fixtures/wall-clock-jump.mjs')}`,
