@@ -31,6 +31,28 @@ export function plainer(text: string): string {
     .join('\n');
 }
 
+/** Lines by which runners say that one test passed: unittest and cargo, pytest, Go, TAP, and those that print a tick. */
+const passedLine = /^(?:\S.* \.\.\. ok|\S+::\S+ PASSED(?:\s+\[\s*\d+%\])?|\s*--- PASS: .*|ok \d+ - .*|\s*[✓✔√] .*)$/u;
+
+/**
+ * A failing check's output without the lines of tests that passed, whose number is said in their place: what has to be
+ * read is what failed. A single one stays.
+ */
+export function withoutPassed(text: string): string {
+  const lines = text.split('\n');
+  const passed = lines.filter((line) => passedLine.test(line)).length;
+  if (passed < 2) return text;
+  let said = false;
+  return lines
+    .flatMap((line) => {
+      if (!passedLine.test(line)) return [line];
+      if (said) return [];
+      said = true;
+      return [`[${passed} tests that passed are left out]`];
+    })
+    .join('\n');
+}
+
 /** Lines of a passing check's output that a model is shown: the runner's verdict comes last. */
 const passingLines = 6;
 

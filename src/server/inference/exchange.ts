@@ -109,17 +109,20 @@ export async function exchange<L>(
       },
       options.framing,
     );
-    const take = (value: unknown): void => {
-      first.stop();
-      stall.fed();
-      reader.take(value);
-    };
     for await (const chunk of reply.body as AsyncIterable<Buffer>) {
       received.push(chunk);
-      for (const value of lines.push(chunk)) take(value);
+      let whole = false;
+      for (const value of lines.push(chunk)) {
+        reader.take(value);
+        whole = true;
+      }
+      if (!whole) continue;
+      // Only a whole line is a sign of life.
+      first.stop();
+      stall.fed();
     }
     const rest = lines.end();
-    if (rest !== undefined) take(rest);
+    if (rest !== undefined) reader.take(rest);
     return { ok: true, answer: reader.end(), raw: Buffer.concat(received) };
   } catch (error) {
     const fault = options.signal.aborted

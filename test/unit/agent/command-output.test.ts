@@ -6,6 +6,7 @@ import {
   headAndTail,
   passingEnd,
   plainer,
+  withoutPassed,
 } from '../../../src/server/agent/command-output.ts';
 
 describe('output for a model', () => {
@@ -60,6 +61,23 @@ describe('a passing check', () => {
       '[38 lines of a passing check left out]\ntest_38 ... ok\ntest_39 ... ok\n\nRan 40 tests\n\nOK',
     );
     expect(passingEnd('a\nb\nc')).toBe('a\nb\nc');
+  });
+});
+
+describe('a failing check', () => {
+  test.each([
+    ['unittest', 'test_a (t.A.test_a) ... ok\ntest_b (t.A.test_b) ... ok\ntest_c (t.A.test_c) ... FAIL'],
+    ['pytest', 't.py::test_a PASSED   [ 33%]\nt.py::test_b PASSED [ 66%]\ntest_c (t.A.test_c) ... FAIL'],
+    ['go', '--- PASS: TestA (0.00s)\n    --- PASS: TestA/b (0.00s)\ntest_c (t.A.test_c) ... FAIL'],
+    ['tap', 'ok 1 - a\nok 2 - b\ntest_c (t.A.test_c) ... FAIL'],
+    ['ticks', '✔ a (1 ms)\n  ✓ b\ntest_c (t.A.test_c) ... FAIL'],
+  ])('is shown without the tests that passed: %s', (_runner, text) => {
+    expect(withoutPassed(text)).toBe('[2 tests that passed are left out]\ntest_c (t.A.test_c) ... FAIL');
+  });
+
+  test('keeps what says nothing of a passed test', () => {
+    const text = 'not ok 1 - a\nok\nall is ok\nFAILED (failures=1)\n    assert x ... ok\ntest_a ... ok';
+    expect(withoutPassed(text)).toBe(text);
   });
 });
 
