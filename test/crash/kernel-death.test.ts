@@ -15,7 +15,7 @@ import {
   verified,
   writeScript,
 } from '../fixtures/journey.ts';
-import { endKernel, eventually, makeHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { endKernel, eventually, makeHome, settleHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 
 /** Points before the agent's work is over: the attempt is settled by the next Kernel. */
@@ -85,7 +85,7 @@ beforeAll(async () => {
 }, 120_000);
 
 afterAll(async () => {
-  await endKernel(home);
+  await settleHome(home, bundles.entry);
   await rm(home, { recursive: true, force: true });
   await repo.dispose();
   await bundles.dispose();

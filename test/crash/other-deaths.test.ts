@@ -20,7 +20,15 @@ import {
   verified,
   writeScript,
 } from '../fixtures/journey.ts';
-import { endKernel, eventually, makeHome, startTestKernel, testHello, type TestKernel } from '../fixtures/kernel.ts';
+import {
+  endKernel,
+  eventually,
+  makeHome,
+  settleHome,
+  startTestKernel,
+  testHello,
+  type TestKernel,
+} from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 
 const run = promisify(execFile);
@@ -53,6 +61,7 @@ afterEach(async () => {
 });
 
 afterAll(async () => {
+  await settleHome(home, bundles.entry);
   for (const folder of [home, ...folders]) await rm(folder, { recursive: true, force: true });
   await repo.dispose();
   await bundles.dispose();
@@ -344,7 +353,7 @@ describe.skipIf(!isRoot)('the disk of the state folder', () => {
     await run('mount', ['-t', 'tmpfs', '-o', 'size=12m,mode=700', 'tmpfs', small]);
   });
   afterAll(async () => {
-    await endKernel(small);
+    await settleHome(small, bundles.entry);
     await run('umount', [small]);
     await rm(small, { recursive: true, force: true });
   });
