@@ -168,8 +168,22 @@ export class Supervisor {
     this.#highestId = 0;
     this.#out.clear();
     this.#heard();
-    // A command of a Kernel that is gone has nobody to report to.
-    if (now !== undefined && client.epoch > now.epoch) this.#running?.command.stop('cancelled');
+    const running = this.#running;
+    if (running === undefined || now === undefined || client.epoch === now.epoch) {
+      this.#welcome();
+      return;
+    }
+    // A command of a Kernel that is gone has nobody to report to. Its end comes into the record before the welcome, so
+    // that the next Kernel goes on from where nothing is under way.
+    running.command.stop('cancelled');
+    void running.command.result
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#attached === client) this.#welcome();
+      });
+  }
+
+  #welcome(): void {
     this.#say({
       t: 'welcome',
       executor: this.#identity.executor,

@@ -212,7 +212,13 @@ async function underLock(
       `${JSON.stringify({ pid: process.pid, processStart: start, instanceId, startedAt: Date.now() })}\n`,
     );
     await finishRestore(home);
-    const store = openStore({ home, now: Date.now, nativeBinding, at });
+    const store = openStore({
+      home,
+      now: Date.now,
+      nativeBinding,
+      at,
+      artefactAllowance: settings.artefactAllowance,
+    });
     at('store-opened');
     try {
       return await serve({ home, options, settings, instanceId, start, store, at, log: fileLog.log }, createKernel);

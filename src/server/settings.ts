@@ -22,6 +22,13 @@ const SettingsFile = z.strictObject({
   uiUnreachableMs: milliseconds.optional(),
   /** Sandboxes, and with them inference jobs, that may be active at once. */
   concurrentSandboxes: z.number().int().min(1).max(8).optional(),
+  /** Bytes of evidence that one session may keep: design 10 allows 128 MiB; a small disk may allow less. */
+  artefactAllowance: z
+    .number()
+    .int()
+    .min(65_536)
+    .max(128 * 1024 * 1024)
+    .optional(),
   /** Share of this machine's memory that may be in use while a model is loaded or runs; null: not watched. */
   hostMemoryCeiling: z.number().min(0.01).max(1).nullable().optional(),
   /** The same of the memory of each GPU. Engines fill it on purpose, so it is not watched unless set. */
@@ -38,6 +45,7 @@ export interface KernelSettings {
   readonly graceMs: number;
   readonly uiUnreachableMs: number;
   readonly concurrentSandboxes: number;
+  readonly artefactAllowance: number;
   readonly hostMemoryCeiling: number | null;
   readonly gpuMemoryCeiling: number | null;
   readonly rehearsalDir: string | null;
@@ -52,6 +60,7 @@ export const defaultSettings: KernelSettings = {
   graceMs: 20_000,
   uiUnreachableMs: 300_000,
   concurrentSandboxes: 1,
+  artefactAllowance: 128 * 1024 * 1024,
   hostMemoryCeiling: 0.95,
   gpuMemoryCeiling: null,
   rehearsalDir: null,
@@ -87,6 +96,7 @@ function fromEnvironment(env: Environment): Record<string, unknown> {
     graceMs: number('ESCROW_GRACE_MS'),
     uiUnreachableMs: number('ESCROW_UI_UNREACHABLE_MS'),
     concurrentSandboxes: number('ESCROW_CONCURRENT_SANDBOXES'),
+    artefactAllowance: number('ESCROW_ARTEFACT_ALLOWANCE'),
     rehearsalDir: text('ESCROW_REHEARSAL_DIR'),
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));

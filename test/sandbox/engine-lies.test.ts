@@ -187,7 +187,7 @@ describe('[33+] an engine that is restarted in mid-command', () => {
       // How the command ended was not witnessed: the bytes are there, and the record says what nobody vouches for.
       expect(collection).toMatchObject({
         state: 'partial',
-        reason: expect.stringContaining('audit-beyond-record: 1'),
+        reason: expect.stringMatching(/^audit-beyond-record: [12]$/),
         equalsAudit: true,
         violations: [],
       });

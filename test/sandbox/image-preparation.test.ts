@@ -159,7 +159,7 @@ describe('a contract with packages of npm and of Python', () => {
     expect(await engine.list(['escrow.image=preparation'])).toEqual([]);
   });
 
-  it('[64] has nothing of the repository in the image but what the packages are', async () => {
+  it('[64+] has nothing of the repository in the image but what the packages are', async () => {
     const { image } = await plan();
     const handle = await engine.create({
       Image: image?.digest ?? '',

@@ -95,6 +95,34 @@ describe('[52] a Kernel', () => {
   });
 });
 
+describe('[53+] an allowance that ends in mid-attempt', () => {
+  it('is the recorded cause of its end, and the container is stopped and gone', async () => {
+    const kernel = await startTestKernel({ environment: { ESCROW_ARTEFACT_ALLOWANCE: '70000' } });
+    try {
+      const digest = await prepareContract(kernel.kernel, repo.contract);
+      // Each request carries all earlier turns, so what is kept of them grows with the square of their number.
+      const words = (n: number): string => Array.from({ length: 400 }, (_, i) => `word${n}x${i * (n + 3)}`).join(' ');
+      const script = await writeScript(kernel.home, 'wordy', [
+        ...Array.from({ length: 10 }, (_, n) => ({ ...turns.view, content: words(n) })),
+        turns.finish,
+      ]);
+      const { session } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
+      const after = await sessionAt(kernel.kernel, session.id, 'settled', settled, 90_000);
+      const [attempt] = after.attempts;
+      expect(attempt).toMatchObject({
+        outcome: { kind: 'resource', reason: 'storage' },
+        settlement: { confirmed: true },
+        container: { state: 'absent' },
+      });
+      expect(await real.inspect(attempt?.container?.engineId ?? 'none')).toBeUndefined();
+      // Control: the same script fits the usual allowance (it is spent by a later turn, not by the first).
+      expect(attempt?.requests).toBeGreaterThan(1);
+    } finally {
+      await kernel.dispose();
+    }
+  });
+});
+
 /** Whether this user may mount a file system of its own: needed to fill a disk without harm. */
 async function mounted(size: string): Promise<{ readonly folder: string; release(): Promise<void> } | undefined> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-disk-'));
