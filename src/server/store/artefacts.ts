@@ -117,10 +117,14 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     const parent = path.dirname(target);
     try {
       at('artefact-before-write');
-      await files.write(temporary, bytes);
-      at('artefact-written');
-      // An error of this sync is final for these pages: the file is given up, never synced again.
-      await files.sync(temporary);
+      const written = await files.write(temporary, bytes);
+      try {
+        at('artefact-written');
+        // An error of this sync is final for these pages: the file is given up, never synced again.
+        await written.sync();
+      } finally {
+        await written.close();
+      }
       at('artefact-synced');
       let made = lasting.get(parent);
       if (made === undefined) {

@@ -1,14 +1,19 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 
+/** A file that is still open by the descriptor that wrote it: only that one surely hears of a failed write-back. */
+export interface WrittenFile {
+  /** An error of this is final for the file's pages: it must not be tried again. */
+  sync(): Promise<void>;
+  close(): Promise<void>;
+}
+
 /**
  * The calls by which the artefact store reaches the disk, one promise a system call, so that a test can put a layer in
  * their place that forgets or reorders whatever was not synced.
  */
 export interface FileLayer {
-  /** Makes a new file (fails where one exists) and writes all bytes. Not synced. */
-  write(file: string, bytes: Uint8Array): Promise<void>;
-  /** An error of this is final for the file's pages: it must not be tried again. */
-  sync(file: string): Promise<void>;
+  /** Makes a new file (fails where one exists) and writes all bytes. The caller syncs and closes it. */
+  write(file: string, bytes: Uint8Array): Promise<WrittenFile>;
   rename(from: string, to: string): Promise<void>;
   /** True when the folder is new. */
   makeFolder(folder: string): Promise<boolean>;
@@ -24,18 +29,11 @@ export const nodeFiles: FileLayer = {
     const handle = await open(file, 'wx', 0o600);
     try {
       await handle.writeFile(bytes);
-    } finally {
-      await handle.close();
+    } catch (error) {
+      await handle.close().catch(() => undefined);
+      throw error;
     }
-  },
-  async sync(file) {
-    // Another descriptor serves: fsync is about the file, not about who wrote it.
-    const handle = await open(file, 'r+');
-    try {
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    return { sync: () => handle.sync(), close: () => handle.close() };
   },
   rename,
   async makeFolder(folder) {
