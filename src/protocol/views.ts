@@ -275,7 +275,7 @@ export const AttemptEngine = z.strictObject({
   layersOffloaded: z.number().int().nullable(),
   kvBytes: z.number().nullable(),
   memory: MemoryReading.nullable(),
-  /** Least free memory seen while requests ran. */
+  /** Least free memory seen from the start on, while requests ran. */
   lowest: z.strictObject({ hostFree: z.number(), gpuFree: z.number().nullable() }).nullable(),
   /** Against the end of the last attempt on this engine; null for the first. */
   sinceLast: z.array(InventoryChange).nullable(),

@@ -75,6 +75,7 @@ export class AttemptInference {
       memory: reading,
       sinceLast: before === null || last === null ? null : inventoryChanges(last, before),
     };
+    if (reading !== null) this.#lowest(reading);
     this.#record();
     if (reading === null || this.#deps.engine.synthetic) return null;
     const reached = ceilingReached(reading, this.#deps.ceilings);

@@ -1,15 +1,11 @@
 import * as fc from 'fast-check';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { agentTools, firstMessages } from '../../../src/server/agent/prompt.ts';
 import type { AdmissionState } from '../../../src/server/inference/admission.ts';
 import { admit, measure, startAdmission } from '../../../src/server/inference/admission.ts';
 import type { ChatMessage } from '../../../src/server/inference/port.ts';
 import { frozenContract } from '../../fixtures/frozen-contract.ts';
-
-let qwen: typeof import('../../fixtures/qwen.ts');
-beforeAll(async () => {
-  qwen = await import('../../fixtures/qwen.ts');
-}, 60_000);
+import { qwenPrompt, qwenTokens } from '../../fixtures/qwen.ts';
 
 /** Texts that tokenizers make many tokens of, or that templates and escapes blow up. */
 const adversarial = [
@@ -65,7 +61,7 @@ describe("the admission bound against Qwen 3's tokenizer and template", () => {
           for (const added of [[], ...turns]) {
             messages.push(...added);
             const asked = admit(state, messages, agentTools);
-            const tokens = qwen.qwenTokens(qwen.qwenPrompt(messages, agentTools));
+            const tokens = qwenTokens(qwenPrompt(messages, agentTools));
             expect(asked.boundTokens).toBeGreaterThanOrEqual(tokens);
             expect(asked.proven).toBe(true);
             if (!asked.admitted) return;
@@ -81,6 +77,6 @@ describe("the admission bound against Qwen 3's tokenizer and template", () => {
   }, 120_000);
 
   test('each adversarial text by itself makes at most as many tokens as its bytes', () => {
-    for (const each of adversarial) expect(qwen.qwenTokens(each)).toBeLessThanOrEqual(Buffer.byteLength(each));
+    for (const each of adversarial) expect(qwenTokens(each)).toBeLessThanOrEqual(Buffer.byteLength(each));
   });
 });

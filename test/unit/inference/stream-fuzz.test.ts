@@ -29,7 +29,9 @@ interface Wire {
   readonly model: string;
   /** What a whole answer must contain. */
   readonly end: string;
-  start(body: () => Buffer): Promise<{ engine: InferenceEngine; close(): Promise<void> }>;
+  readonly start: (
+    body: () => Buffer,
+  ) => Promise<{ readonly engine: InferenceEngine; readonly close: () => Promise<void> }>;
 }
 
 const wires: readonly Wire[] = [
