@@ -3,9 +3,10 @@
 import { parseArgs } from 'node:util';
 import { bundle, bundleNames, copyAssets } from './lib/bundle.ts';
 import { runChecks } from './lib/checks.ts';
+import { run } from './lib/run.ts';
 import { setUp } from './lib/set-up.ts';
 import { createUi, reportFailure } from './lib/ui.ts';
-import { layers, runLayer, type Counts, type Layer } from './lib/vitest.ts';
+import { layers, podmanFiles, runLayer, type Counts, type Layer } from './lib/vitest.ts';
 
 const { values, positionals } = parseArgs({
   options: { full: { type: 'boolean' }, yes: { type: 'boolean' }, only: { type: 'string', multiple: true } },
@@ -55,6 +56,13 @@ async function main(): Promise<void> {
   for (const layer of total.failed === 0 ? wanted : []) {
     const since = performance.now();
     add(layer, await runLayer(layer, { full: values.full === true, filters: values.only ?? [] }), since);
+    const podman =
+      layer === 'sandbox' && values.full === true && (await run('podman', ['--version']).catch(() => null));
+    if (podman !== null && podman !== false && podman.code === 0) {
+      const again = performance.now();
+      const env = { ESCROW_TEST_ENGINE: 'podman' };
+      add('sandbox on Podman', await runLayer(layer, { full: true, filters: podmanFiles, env }), again);
+    }
   }
   process.stderr.write(`test: ${((performance.now() - started) / 60_000).toFixed(1)} min in all\n`);
   process.exitCode = total.failed === 0 ? 0 : 1;

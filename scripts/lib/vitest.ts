@@ -7,6 +7,10 @@ import { root } from './root.ts';
 
 /** The layers of tests, lowest first; each is a vitest project (docs/testing.md). */
 export const layers = ['unit', 'sandbox', 'crash', 'e2e'] as const;
+/** What runs a second time against Podman; what attaches twice or needs an engine in between is left out (docs/sandbox.md). */
+export const podmanFiles = ['lifecycle', 'isolation', 'commands', 'limits', 'attacks'].map(
+  (name) => `test/sandbox/${name}.test.ts`,
+);
 export type Layer = (typeof layers)[number];
 
 export interface Counts {
@@ -29,7 +33,11 @@ interface Report {
  */
 export async function runLayer(
   layer: Layer,
-  options: { readonly full: boolean; readonly filters: readonly string[] },
+  options: {
+    readonly full: boolean;
+    readonly filters: readonly string[];
+    readonly env?: Readonly<Record<string, string>>;
+  },
 ): Promise<Counts> {
   const folder = await mkdtemp(path.join(tmpdir(), 'escrow-test-'));
   try {
@@ -46,7 +54,7 @@ export async function runLayer(
         `--outputFile.json=${file}`,
         ...options.filters,
       ],
-      { cwd: root, env: { ...process.env, ...(options.full ? { ESCROW_TEST_FULL: '1' } : {}) } },
+      { cwd: root, env: { ...process.env, ...(options.full ? { ESCROW_TEST_FULL: '1' } : {}), ...options.env } },
     );
     const text = await readFile(file, 'utf8').catch(() => undefined);
     if (text === undefined) return { passed: 0, failed: 1, skipped: 0 };
