@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { lstat, readdir, readlink } from 'node:fs/promises';
+import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
 import path from 'node:path';
 import type { Pack } from 'tar-stream';
 import type { FrozenDependencies } from '../../protocol/contract.ts';
@@ -8,12 +8,14 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { dependencyPaths, insidePaths } from '../../protocol/executor.ts';
 import { canonicalJson, digestOf, sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import { addBytes, addEmpty, addStream, rootOwned } from './tar-writing.ts';
+import { addBytes, addEmpty, addStream, rootOwned, type Header } from './tar-writing.ts';
 
 /** 2000-01-01: the same tree makes the same layer, whenever it is made; some tools dislike the year 1970. */
 const fixedTime = new Date(946_684_800_000);
 /** Twice what a large front end with its tools has. */
 const maxEntries = 400_000;
+/** Files up to this size are read at once. */
+const wholeBytes = 1024 * 1024;
 
 /** What makes two sets of packages the same, apart from the base that they are for. */
 export function dependenciesDigest(dependencies: FrozenDependencies): Sha256 {
@@ -118,23 +120,35 @@ class TreeWriter {
         this.#note(target, 0o777, linkname);
       } else if (stats.isFile()) {
         const mode = (stats.mode & 0o111) === 0 ? 0o644 : 0o755;
-        const content = createHash('sha256');
-        const hashing = async function* () {
-          for await (const chunk of createReadStream(source)) {
-            content.update(chunk as Buffer);
-            yield chunk as Buffer;
-          }
-        };
         const header = { name: target, mode, mtime: fixedTime, size: stats.size, ...rootOwned };
-        if (stats.size === 0) {
-          await addBytes(this.#layer, header, Buffer.alloc(0));
-        } else await addStream(this.#layer, header, hashing());
+        const hash =
+          stats.size <= wholeBytes ? await this.#whole(header, source) : await this.#streamed(header, source);
         this.#files += 1;
         this.#bytes += stats.size;
         if (this.#bytes > this.#maxBytes) throw failed(`more than ${Math.round(this.#maxBytes / 1e6)} MB`);
-        this.#note(target, mode, stats.size === 0 ? sha256('') : content.digest('hex'));
+        this.#note(target, mode, hash);
       } else throw failed(`${relative} is neither a file nor a folder`);
     }
+  }
+
+  /** Thousands of small files: a stream for each would cost more than reading it. */
+  async #whole(header: Header & { readonly size: number }, source: string): Promise<string> {
+    const bytes = await readFile(source);
+    if (bytes.length !== header.size) throw failed(`${header.name} changed while it was read`);
+    await addBytes(this.#layer, header, bytes);
+    return sha256(bytes);
+  }
+
+  async #streamed(header: Header, source: string): Promise<string> {
+    const content = createHash('sha256');
+    const hashing = async function* () {
+      for await (const chunk of createReadStream(source)) {
+        content.update(chunk as Buffer);
+        yield chunk as Buffer;
+      }
+    };
+    await addStream(this.#layer, header, hashing());
+    return content.digest('hex');
   }
 
   /** Links stay below the packages; those to the workspace's own packages lead into the workspace. */
