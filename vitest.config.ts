@@ -9,6 +9,7 @@ export default defineConfig({
         test: {
           name: 'sandbox',
           include: ['test/sandbox/**/*.test.ts'],
+          globalSetup: ['test/fixtures/sandbox-engine.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
           fileParallelism: false,

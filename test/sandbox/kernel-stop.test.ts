@@ -139,13 +139,15 @@ async function mounted(size: string): Promise<{ readonly folder: string; release
   }
 }
 
-const disk = await mounted('48m');
-
-describe.skipIf(disk === undefined)('[53+] a disk that is full in mid-attempt', () => {
-  const folder = disk?.folder ?? '';
+describe('[53+] a disk that is full in mid-attempt', () => {
+  let disk: Awaited<ReturnType<typeof mounted>>;
+  beforeAll(async () => {
+    disk = await mounted('48m');
+  });
   afterAll(() => disk?.release());
 
-  it('does not keep the container alive: it is stopped, and the record says why', async () => {
+  it('does not keep the container alive: it is stopped, and the record says why', async ({ skip }) => {
+    const folder = disk?.folder ?? skip('no file system of its own can be mounted here');
     const home = path.join(folder, 'home');
     await mkdir(home, { mode: 0o700 });
     const kernel = await startTestKernel({ home });
