@@ -1,6 +1,6 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import { sha256 } from '../../protocol/hash.ts';
-import type { WallTime } from '../../protocol/primitives.ts';
+import type { Sha256, WallTime } from '../../protocol/primitives.ts';
 import type { Health, ModelIdentity, ModelView, Receipt } from '../../protocol/views.ts';
 import { isCloudName } from './cloud.ts';
 import { completionReader, encodeCompletion, ModelsReply, PropsReply, SlotsReply } from './completions-wire.ts';
@@ -361,6 +361,7 @@ export function createChatCompletionsEngine(options: ChatCompletionsOptions): In
         receipt: receiptOf({
           rawRequest,
           raw,
+          rawDigest: outcome.rawDigest,
           expected,
           before,
           after,
@@ -437,6 +438,8 @@ function shortCount(n: number): string {
 function receiptOf(facts: {
   readonly rawRequest: Uint8Array;
   readonly raw: Uint8Array | null;
+  /** Where it was taken already. */
+  readonly rawDigest?: Sha256;
   readonly expected: ModelIdentity;
   readonly before: Seen | null;
   readonly after: Seen | null;
@@ -451,7 +454,7 @@ function receiptOf(facts: {
   const round = (ms: number | null): number | null => (ms === null ? null : Math.round(ms * 100) / 100);
   return {
     requestDigest: sha256(facts.rawRequest),
-    responseDigest: facts.raw === null ? null : sha256(facts.raw),
+    responseDigest: facts.rawDigest ?? (facts.raw === null ? null : sha256(facts.raw)),
     // The digest is of the file that the server names, as this host read it; without findings it is the bound one.
     modelDigestBefore: before === null || facts.findings.includes('weights_changed') ? null : expected.digest,
     modelDigestAfter: after === null || facts.findings.includes('weights_changed') ? null : expected.digest,

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+import type { Sha256 } from '../../protocol/primitives.ts';
 import { Fault, asFault } from './fault.ts';
 import { readAll } from './http.ts';
 import type { HttpClient } from './http.ts';
@@ -25,7 +27,13 @@ export interface AnswerReader<L> {
 
 /** What came of one stream: a whole answer, or a named failure with whatever bytes arrived. */
 export type ExchangeOutcome<L> =
-  | { readonly ok: true; readonly answer: Answer<L>; readonly raw: Uint8Array }
+  | {
+      readonly ok: true;
+      readonly answer: Answer<L>;
+      readonly raw: Uint8Array;
+      /** Taken while the bytes came, so that it costs nothing at the end. */
+      readonly rawDigest: Sha256;
+    }
   | {
       readonly ok: false;
       readonly kind: InferenceFailure['kind'];
@@ -76,6 +84,7 @@ export async function exchange<L>(
   const inner = new AbortController();
   const signal = AbortSignal.any([options.signal, inner.signal]);
   const received: Uint8Array[] = [];
+  const hash = createHash('sha256');
   let answered = false;
 
   const first = watchFirstLine(http, options, (fault) => {
@@ -111,6 +120,7 @@ export async function exchange<L>(
     );
     for await (const chunk of reply.body as AsyncIterable<Buffer>) {
       received.push(chunk);
+      hash.update(chunk);
       let whole = false;
       for (const value of lines.push(chunk)) {
         reader.take(value);
@@ -123,7 +133,12 @@ export async function exchange<L>(
     }
     const rest = lines.end();
     if (rest !== undefined) reader.take(rest);
-    return { ok: true, answer: reader.end(), raw: Buffer.concat(received) };
+    return {
+      ok: true,
+      answer: reader.end(),
+      raw: Buffer.concat(received),
+      rawDigest: hash.digest('hex') as Sha256,
+    };
   } catch (error) {
     const fault = options.signal.aborted
       ? cancelled(options.signal)

@@ -370,6 +370,7 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
         receipt: makeReceipt({
           rawRequest,
           rawResponse: raw,
+          rawDigest: outcome.rawDigest,
           expected,
           before,
           after,

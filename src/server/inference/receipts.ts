@@ -1,4 +1,5 @@
 import { sha256 } from '../../protocol/hash.ts';
+import type { Sha256 } from '../../protocol/primitives.ts';
 import type { ModelIdentity, Receipt } from '../../protocol/views.ts';
 import { canonicalTag } from './cloud.ts';
 import type { LoadedModel } from './port.ts';
@@ -103,6 +104,8 @@ export function gpuShareOf(entry: LoadedModel | null): number | null {
 export function makeReceipt(facts: {
   readonly rawRequest: Uint8Array;
   readonly rawResponse: Uint8Array | null;
+  /** Where it was taken already. */
+  readonly rawDigest?: Sha256;
   readonly expected: ModelIdentity;
   readonly before: EngineSnapshot | null;
   readonly after: EngineSnapshot | null;
@@ -115,7 +118,7 @@ export function makeReceipt(facts: {
   const entry = after === null ? null : loadedEntry(after, expected);
   return {
     requestDigest: sha256(facts.rawRequest),
-    responseDigest: facts.rawResponse === null ? null : sha256(facts.rawResponse),
+    responseDigest: facts.rawDigest ?? (facts.rawResponse === null ? null : sha256(facts.rawResponse)),
     modelDigestBefore: before === null ? null : inventoryDigest(before, expected.tag),
     modelDigestAfter: after === null ? null : inventoryDigest(after, expected.tag),
     contextLoaded: entry?.contextLength ?? null,

@@ -33,13 +33,28 @@ async function ask(engine: InferenceEngine, identity: ModelIdentity, content: st
 
 /** What a client does at least: sends the same bytes and takes all that comes. */
 async function bareFetch(host: string, body: Uint8Array): Promise<void> {
+  for await (const chunk of await answered(host, body)) if (chunk.length === 0) throw new Error('an empty piece');
+}
+
+/** The same, with each line parsed: what any client of this wire has to do to read an answer. */
+async function parsingFetch(host: string, body: Uint8Array): Promise<void> {
+  let rest = '';
+  const decoder = new TextDecoder();
+  for await (const chunk of await answered(host, body)) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) JSON.parse(line);
+  }
+}
+
+async function answered(host: string, body: Uint8Array): Promise<ReadableStream<Uint8Array>> {
   const reply = await fetch(`${host}/api/chat`, {
     method: 'POST',
     body,
     headers: { 'content-type': 'application/json' },
   });
   if (reply.body === null) throw new Error('no body');
-  for await (const chunk of reply.body) if (chunk.length === 0) throw new Error('an empty piece');
+  return reply.body;
 }
 
 /** The adapter (identity before and after, strict reading, receipt) against a bare fetch, engine in its own process. */
@@ -52,20 +67,26 @@ export async function adapterOverhead(say: (line: string) => void): Promise<read
     const [host] = (await once(child, 'message')) as [string];
     const engine = engineOn(host);
     const identity = await engine.identity(peerModel);
-    const pairs = async (content: string, count: number): Promise<{ ours: number[]; bare: number[] }> => {
+    const pairs = async (
+      content: string,
+      count: number,
+    ): Promise<{ ours: number[]; bare: number[]; parsed: number[] }> => {
       const ours: number[] = [];
       const bare: number[] = [];
+      const parsed: number[] = [];
       for (let n = -warming; n < count; n += 1) {
         let body: Uint8Array = new Uint8Array();
         const adapter = await timed(async () => {
           body = await ask(engine, identity, content);
         });
         const fetched = await timed(() => bareFetch(host, body));
+        const read = await timed(() => parsingFetch(host, body));
         if (n < 0) continue;
         ours.push(adapter);
         bare.push(fetched);
+        parsed.push(read);
       }
-      return { ours, bare };
+      return { ours, bare, parsed };
     };
     say(`adapter against a bare fetch: instant answers of ${short} and ${long} tokens, ${samples} pairs each`);
     const few = await pairs(`${short} 0`, samples);
@@ -76,10 +97,13 @@ export async function adapterOverhead(say: (line: string) => void): Promise<read
       ((median(times.many) - median(times.few)) * 1000) / (long - short);
     const ours = perToken({ few: few.ours, many: many.ours });
     const bare = perToken({ few: few.bare, many: many.bare });
+    const parsed = perToken({ few: few.parsed, many: many.parsed });
     return [
       { ...time('adapter_us_a_token', [ours]), unit: 'us' },
       { ...time('bare_fetch_us_a_token', [bare]), unit: 'us' },
       ratio('adapter_to_bare_a_token', [ours], [bare], '< 1.2'),
+      // A bare fetch parses nothing; this one reads the lines, and no more.
+      { ...ratio('adapter_to_parsing_a_token', [ours], [parsed], ''), aim: null },
       time('adapter_request_200_tokens_s', slow.ours),
       ratio('adapter_to_bare_a_request', slow.ours, slow.bare, '< 1.2'),
       // The worst there is: an engine that answers in no time. What is left are six questions for identity.
