@@ -263,7 +263,8 @@ describe('a contract with packages of npm and of Python', () => {
 describe('a base that is named by a tag', () => {
   it('is what the tag stood for at the freeze, whatever it stands for later', async () => {
     const kernel = await startTestKernel();
-    const reference = `escrow-test-${randomBytes(6).toString('hex')}:1`;
+    // A host of our own that nothing listens at: the engine is not asked to look further than this machine.
+    const reference = `127.0.0.1:1/escrow-test-${randomBytes(6).toString('hex')}:1`;
     const made: string[] = [];
     const tagged = async (text: string): Promise<string> => {
       const archive = pack();
@@ -292,6 +293,13 @@ describe('a base that is named by a tag', () => {
       const wanted = await kernel.kernel.call('image/plan', { digest: before.digest });
       expect(wanted.steps[0]).toMatchObject({ kind: 'pull', network: true, subject: reference, cached: false });
       expect(wanted.unknown).toContain('base_size');
+
+      const approval = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
+      // Nobody has an image of this name.
+      await expect(
+        kernel.kernel.call('image/prepare', { digest: before.digest, plan: wanted.plan, approval }),
+      ).rejects.toMatchObject({ code: 'PreparationFailed', message: expect.stringContaining('could not be pulled') });
+      expect(await readdir(path.join(kernel.home, 'preparing'))).toEqual([]);
 
       const first = await tagged('first');
       const frozen = await kernel.kernel.call('contract/freeze', { path: repo.contract });

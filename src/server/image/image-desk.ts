@@ -197,8 +197,9 @@ export class ImageDesk {
       progress('done', made.reference, 100);
       return { plan: this.#withMemory((await planImage(target, this.#sources())).plan), record };
     } catch (error) {
-      this.#failed(plan.plan, error);
-      throw error;
+      const told = withWhatToDo(error);
+      this.#failed(plan.plan, told);
+      throw told;
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
@@ -325,6 +326,18 @@ export class ImageDesk {
   }
 }
 
+/** An engine that is there but refused something is not one to be started. */
+function withWhatToDo(error: unknown): unknown {
+  if (!EngineFault.is(error) || EngineFault.is(error, 'unreachable') || EngineFault.is(error, 'permission'))
+    return error;
+  return new EscrowError(
+    'PreparationFailed',
+    `The container engine did not do it (${error.message}).`,
+    'Look at the engine (escrow doctor) and its disk, then prepare again.',
+    { kind: error.kind, status: error.status },
+  );
+}
+
 function planStream(plan: Sha256): string {
   return `image-plan:${plan}`;
 }
@@ -432,7 +445,13 @@ class Preparation {
       await this.#engine.pull(reference, this.#signal);
     } catch (error) {
       this.#check();
-      throw error;
+      if (!EngineFault.is(error) || error.kind === 'unreachable') throw error;
+      throw new EscrowError(
+        'PreparationFailed',
+        `${reference} could not be pulled (${error.message}).`,
+        'Check the name, and that the container engine reaches the registry: docker pull says more. Or name another base.',
+        { reference },
+      );
     }
     // Found as the default base from now on.
     if (reference === registryBase && this.#target.wanted.base === null) {
