@@ -328,8 +328,7 @@ export class ImageDesk {
 
 /** An engine that is there but refused something is not one to be started. */
 function withWhatToDo(error: unknown): unknown {
-  if (!EngineFault.is(error) || EngineFault.is(error, 'unreachable') || EngineFault.is(error, 'permission'))
-    return error;
+  if (!EngineFault.is(error) || error.kind === 'unreachable' || error.kind === 'permission') return error;
   return new EscrowError(
     'PreparationFailed',
     `The container engine did not do it (${error.message}).`,
