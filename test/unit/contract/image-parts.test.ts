@@ -8,6 +8,7 @@ import type { EscrowError } from '../../../src/protocol/errors.ts';
 import { dependencyEnvironment, languageOf, moduleFolders } from '../../../src/server/contract/contract-image.ts';
 import { freezeContract, type Frozen } from '../../../src/server/contract/freeze-contract.ts';
 import { imageOf } from '../../../src/server/contract/image-parts.ts';
+import { baseReference } from '../../../src/server/sandbox/image.ts';
 import { imageRepository, type ImageRepository } from '../../fixtures/image-repository.ts';
 
 let repo: ImageRepository | undefined;
@@ -153,4 +154,22 @@ describe('a devcontainer.json', () => {
 
 it('a base that is no name of an image is refused', async () => {
   expect(await codes(freeze({ base: 'a b' }))).toEqual(['bad-image']);
+});
+
+it.each([
+  [['go', 'test', './...'], 'go', 'golang:1-trixie'],
+  [['cargo', 'test'], 'rust', 'rust:1-slim-trixie'],
+  [['python3', '-m', 'unittest'], 'python', null],
+  [['node_modules/.bin/vitest', 'run'], 'node', null],
+  [['make', 'test'], null, null],
+] as const)('checks that begin with %j want the base of their language', async (argv, language, base) => {
+  repo = await imageRepository(null, files, {
+    ...contract,
+    acceptance: [{ id: 'c', argv: [...argv], baseline: 'fail' }],
+  });
+  const frozen = await freezeContract(repo.contract);
+  expect(languageOf(frozen.contract)).toBe(language);
+  // Null: the default base, which has Python and Node.
+  expect(baseReference({ base: null, language })).toBe(base);
+  expect(baseReference({ base: 'own:1', language })).toBe('own:1');
 });
