@@ -242,14 +242,15 @@ describe('a contract with packages of npm and of Python', () => {
     });
     if (token === null) throw new Error('no token');
     await kernel.kernel.call('session/close', { session: session.id, token });
-    const before = (await engine.images([])).length;
     const preview = await kernel.kernel.call('image/prune', { preview: true, all: true });
     expect(preview).toMatchObject({ done: false, failed: [] });
     expect(preview.removed.every(({ owner }) => owner === 'this-home')).toBe(true);
     expect(preview.removed.map(({ kind }) => kind).toSorted()).toEqual(
       expect.arrayContaining(['dependencies', 'prepared']),
     );
-    expect((await engine.images([])).length).toBe(before);
+    // A preview takes nothing away. Only our own images are looked at: others use this engine, too.
+    const there = new Set((await engine.images([])).map(({ id }) => id));
+    expect(preview.removed.filter(({ id }) => !there.has(id))).toEqual([]);
     const done = await kernel.kernel.call('image/prune', { preview: false, all: true });
     expect(done).toMatchObject({ done: true, failed: [], freedBytes: preview.freedBytes });
     expect(done.removed.map(({ id }) => id)).toEqual(preview.removed.map(({ id }) => id));
