@@ -42,9 +42,12 @@ describe('a contract with packages of npm and of Python', () => {
   beforeAll(async () => {
     await ensureSandboxImage();
     kernel = await startTestKernel();
+    const lock = await readFile(path.join(import.meta.dirname, '../fixtures/locks/small/requirements.lock'), 'utf8');
     repo = await imageRepository(
       'small',
       {
+        // A lock of this run alone: an image that another run made (or left) is not this one's.
+        'requirements.lock': `${lock}# run ${randomBytes(8).toString('hex')}\n`,
         // Nothing of these may take part: neither on this machine nor in the image.
         '.npmrc': 'registry=http://127.0.0.1:1/\nignore-scripts=false\n',
         'pip.conf': '[global]\nindex-url = http://127.0.0.1:1/\n',
