@@ -347,6 +347,8 @@ export const notifications = {
   'kernel/changed': z.strictObject({ what: z.enum(['status', 'session']), session: SessionId.nullable() }),
   /** A running request came further: shown, never kept. At most a few a second; null when it is over. */
   'session/live': z.strictObject({ session: SessionId, live: LiveInference.nullable() }),
+  /** Said before the connection ends, so that a client can tell a stop on purpose from a death. */
+  'kernel/stopping': z.strictObject({ reason: z.enum(['stop', 'idle', 'signal', 'replaced']) }),
   /** A client lost control of a session to another. */
   'session/controlLost': z.strictObject({ session: SessionId, by: z.string() }),
 } as const;

@@ -468,6 +468,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     async drain(reason) {
       draining = true;
       log('info', 'draining', { reason });
+      for (const client of clients()) client.notify('kernel/stopping', { reason });
       broadcast('status', null);
       verifier.cancelAll();
       images.end();

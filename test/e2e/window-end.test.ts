@@ -31,6 +31,11 @@ async function heldAttempt(options: JourneyOptions & { readonly ownBrowser?: boo
   return { ...started, gate, window, kernel };
 }
 
+/** Prints how long after an event something was seen; a measurement for people, never a verdict. */
+function tell(what: string, from: number, at: number): void {
+  process.stdout.write(`window end: ${what} after ${((at - from) / 1000).toFixed(1)} s\n`);
+}
+
 /** What the next window must say about an attempt that was settled without it. */
 async function nextWindowTells(window: WorkbenchWindow, what: RegExp): Promise<void> {
   await window.openEscrow();
@@ -40,9 +45,11 @@ async function nextWindowTells(window: WorkbenchWindow, what: RegExp): Promise<v
 
 test('closing the window settles the attempt, keeps its bytes, and the next window says so', async () => {
   const { window, kernel, workbench, repo } = await heldAttempt({ graceS: 1 });
+  const from = Date.now();
   await window.close();
   const session = await theSession(kernel, 'it is settled', settled);
   const [attempt] = session.attempts;
+  tell('closed (grace 1 s): settled and confirmed', from, attempt?.settlement?.settledAt ?? 0);
   expect(attempt?.settlement).toMatchObject({ trigger: 'window_close', confirmed: true });
   expect(attempt?.outcome?.kind).toBe('cancelled');
   expect(attempt?.collection?.state).toBe('complete');
@@ -57,9 +64,11 @@ test('closing the window settles the attempt, keeps its bytes, and the next wind
 test('a reload within the grace goes on with the same attempt and the same control', async () => {
   const { window, kernel, gate } = await heldAttempt({ graceS: 30 });
   const before = await theSession(kernel, 'it runs', (s) => s.state === 'running');
+  const from = Date.now();
   await window.reload();
   await window.openEscrow();
   await window.row('Sessions', /Control.*this window/).waitFor();
+  tell('reloaded: in control again', from, Date.now());
   const after = await theSession(kernel, 'it still runs', (s) => s.state === 'running');
   expect(after.controller?.clientId).toBe(before.controller?.clientId);
   await gate.release();
@@ -74,6 +83,7 @@ test('a killed extension host comes back as the same window', async () => {
   const before = await theSession(kernel, 'it runs', (s) => s.state === 'running');
   const [host] = await workbench.extensionHosts();
   if (host === undefined) throw new Error('no extension host');
+  const from = Date.now();
   process.kill(host, 'SIGKILL');
   await until('the host is gone', 10_000, async () => ((await isRunning(host)) ? undefined : true));
   await until('another host has started', 30_000, async () => (await workbench.extensionHosts())[0]);
@@ -84,6 +94,7 @@ test('a killed extension host comes back as the same window', async () => {
     (s) => s.controller?.clientId === before.controller?.clientId && s.controller?.connected === true,
   );
   await window.row('Sessions', /Control.*this window/).waitFor();
+  tell('extension host killed: in control again', from, Date.now());
   await gate.release();
   const done = await theSession(kernel, 'it is verified', verified);
   expect(done.attempts[0]?.settlement?.trigger).toBe('finish');
@@ -91,8 +102,11 @@ test('a killed extension host comes back as the same window', async () => {
 
 test('a killed browser settles the attempt once its extension host has gone', async () => {
   const { window, kernel, workbench } = await heldAttempt({ graceS: 1, reconnectionGraceS: 3, ownBrowser: true });
+  const from = Date.now();
   await workbench.killBrowser(window);
   const session = await theSession(kernel, 'it is settled', settled, 90_000);
+  const at = session.attempts[0]?.settlement?.settledAt ?? 0;
+  tell('browser killed (reconnection grace 3 s, grace 1 s): settled and confirmed', from, at);
   expect(session.attempts[0]?.settlement).toMatchObject({ trigger: 'window_close', confirmed: true });
   expect((await kernel.call('kernel/probe', {})).containers).toBe(0);
 });

@@ -50,6 +50,8 @@ interface Live {
   readonly client: LanguageClient;
   readonly connection: OpenedConnection;
   readonly closed: Promise<void>;
+  /** Whether the Kernel said that it ends on purpose. */
+  readonly stopped: () => boolean;
 }
 
 function asEscrowError(error: unknown): EscrowError | undefined {
@@ -196,7 +198,7 @@ export class KernelLink {
         await this.#discard(live);
         if (this.#stop.signal.aborted) return;
         // A Kernel that was told to stop stays stopped until a person wants it.
-        const told = store.state.status?.value.draining === true;
+        const told = live.stopped();
         log.warn(told ? 'The Kernel was stopped.' : 'The connection to the Kernel ended.');
         if (told) this.#lost('The Kernel was stopped.', 'Start it when it is wanted.', false);
         else this.#lost('The connection to the Kernel ended.', 'Escrow connects again by itself.', true);
@@ -255,7 +257,8 @@ export class KernelLink {
         markdown: { isTrusted: false, supportHtml: false },
       },
     );
-    const live: Live = { client, connection, closed: ended.promise };
+    let stopped = false;
+    const live: Live = { client, connection, closed: ended.promise, stopped: () => stopped };
     client.onRequest('editor/unsaved', (params: { paths: readonly string[] }) => ({ unsaved: unsaved(params.paths) }));
     const hear = (name: Notification): void => {
       client.onNotification(name, (params: NotificationParams<Notification>) => {
@@ -267,6 +270,10 @@ export class KernelLink {
     hear('kernel/changed');
     hear('session/live');
     hear('session/controlLost');
+    client.onNotification('kernel/stopping', ({ reason }: NotificationParams<'kernel/stopping'>) => {
+      // One that makes room for a newer Kernel is followed by it at once.
+      stopped = reason === 'stop' || reason === 'signal';
+    });
     try {
       await client.start();
       log.info(`connected to Kernel ${connection.kernelVersion}`);

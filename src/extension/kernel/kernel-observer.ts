@@ -139,6 +139,8 @@ export class KernelObserver {
         this.released(notification.params.session);
         this.#options.onControlLost(notification.params.session, notification.params.by);
         return;
+      case 'kernel/stopping':
+        return; // the link's own matter
       default:
         notification satisfies never;
     }
