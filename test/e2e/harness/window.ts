@@ -52,22 +52,26 @@ export class WorkbenchWindow {
     const input = this.page
       .locator('.quick-input-widget input.input, .quick-input-widget .quick-input-box input')
       .first();
-    // A key that comes while another quick input closes is lost.
-    await until('the command palette opens', 45_000, async () => {
-      await this.page.keyboard.press('F1');
-      return input.waitFor({ timeout: 3000 }).then(
-        () => true,
-        () => undefined,
-      );
-    });
-    await input.fill(`>${title}`);
     // By the whole title: the first match may be another command whose name only contains it.
     const whole = new RegExp(`^${title.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)}…?$`);
-    await this.page
+    const row = this.page
       .locator('.quick-input-list .monaco-list-row')
       .filter({ has: this.page.locator('.label-name', { hasText: whole }) })
-      .first()
-      .click();
+      .first();
+    // A key that comes while another quick input closes is lost. And the palette lists the commands that were possible
+    // when it opened: one whose context comes a moment later is only in the next.
+    await until(`the command ${title} is in the palette`, 60_000, async () => {
+      await this.page.keyboard.press('F1');
+      try {
+        await input.waitFor({ timeout: 3000 });
+        await input.fill(`>${title}`, { timeout: 3000 });
+        await row.click({ timeout: 3000 });
+        return true;
+      } catch {
+        await this.page.keyboard.press('Escape');
+        return undefined;
+      }
+    });
   }
 
   /** Picks the row of the open quick pick whose text contains `text`. */

@@ -236,18 +236,18 @@ export class Workbench {
     const gone = Promise.withResolvers<void>();
     window.browser.once('disconnected', () => gone.resolve());
     const children = await descendants(pid);
-    process.kill(pid, 'SIGKILL');
-    await Promise.race([
-      gone.promise,
-      delay(20_000).then(() => Promise.reject(new Error(`the browser (${pid}) is still there`))),
-    ]);
-    for (const child of children) {
+    // Its children hold the pipe that tells of its end: a browser is gone when they are.
+    for (const one of [pid, ...children.map((child) => child.pid)]) {
       try {
-        process.kill(child.pid, 'SIGKILL');
+        process.kill(one, 'SIGKILL');
       } catch {
         // Gone with its parent.
       }
     }
+    await Promise.race([
+      gone.promise,
+      delay(20_000).then(() => Promise.reject(new Error(`the browser (${pid}) is still there`))),
+    ]);
     this.#windows.delete(window);
   }
 
