@@ -207,6 +207,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     sessions,
     settle: (id, trigger) => desk.settle(id, trigger),
     controlChanged: (id) => desk.controlChanged(id),
+    expectationsChanged: () => idleListener(),
     uiUnreachableMs: settings.uiUnreachableMs,
     log,
     now,
@@ -433,6 +434,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
 
   const probing = setInterval(() => {
     if (clients().length > 0) tasks.own('health', health.probe());
+    // Patience with what cannot be seen runs out without an event of its own.
+    idleListener();
   }, probeEveryMs);
   probing.unref();
 

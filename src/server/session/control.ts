@@ -13,6 +13,8 @@ export interface ControlDeps {
   readonly settle: (session: SessionId, trigger: SettlementTrigger) => void;
   /** A session's control changed: its waiting attempt may have to be parked or queued again. */
   readonly controlChanged: (session: SessionId) => void;
+  /** Nobody is waited for any more who was: the Kernel may have become idle. */
+  readonly expectationsChanged: () => void;
   readonly uiUnreachableMs: number;
   readonly log: Logger;
   readonly now: () => WallTime;
@@ -183,6 +185,7 @@ export class Control {
       presence.grace = undefined;
       this.#leave(clientId, presence, presence.kind === 'window' ? 'window_close' : 'controller_lost');
       if (presence.connections.size === 0) this.#clients.delete(clientId);
+      this.#deps.expectationsChanged();
     }, presence.graceMs);
   }
 

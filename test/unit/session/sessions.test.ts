@@ -116,6 +116,7 @@ describe('control', () => {
       sessions,
       settle: (id, trigger) => settled.push([id, trigger]),
       controlChanged: () => undefined,
+      expectationsChanged: () => undefined,
       uiUnreachableMs: 300_000,
       now: () => 1000,
     });
