@@ -69,7 +69,7 @@ test('a Kernel that cannot start leaves one plain sentence and a way on', async 
   const { workbench, repo } = await start({ machineSettings: { 'escrow.kernel.node': '/nowhere/node' } });
   const window = await workbench.open(repo);
   await window.openEscrow();
-  await welcome(window, 'Not connected to the Kernel');
+  await welcome(window, 'The Kernel could not be started');
   await window.statusBarItem().getByText('not connected').waitFor();
   await window.screenshot('welcome-lost-dark');
   await window.command('Escrow: Start Kernel');

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { until } from './until.ts';
@@ -82,9 +83,15 @@ export class WorkbenchWindow {
   /** Types into the open input box and confirms. */
   async answer(text: string): Promise<void> {
     const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
-    await input.waitFor();
-    await input.fill(text);
-    await this.page.keyboard.press('Enter');
+    await until('the answer is taken', 45_000, async () => {
+      await input.waitFor({ timeout: 5000 });
+      await input.fill(text, { timeout: 5000 });
+      // The box before may still be closing: what was typed into it is gone with it.
+      await delay(150);
+      if ((await input.inputValue({ timeout: 2000 }).catch(() => '')) !== text) return undefined;
+      await input.press('Enter', { timeout: 2000 });
+      return true;
+    });
   }
 
   /** Shows Escrow's view container. By command: a click on its icon would hide it where it was restored. */
