@@ -6,7 +6,7 @@ import { runChecks } from './lib/checks.ts';
 import { run } from './lib/run.ts';
 import { setUp } from './lib/set-up.ts';
 import { createUi, reportFailure } from './lib/ui.ts';
-import { layers, podmanFiles, runLayer, type Counts, type Layer } from './lib/vitest.ts';
+import { layers, podmanFiles, runLayer, type Counts, type Layer, type LayerResult } from './lib/vitest.ts';
 
 const { values, positionals } = parseArgs({
   options: { full: { type: 'boolean' }, yes: { type: 'boolean' }, only: { type: 'string', multiple: true } },
@@ -24,7 +24,9 @@ async function main(): Promise<void> {
   const wanted = all ? layers : (positionals as Layer[]);
   const started = performance.now();
   let total: Counts = { passed: 0, failed: 0, skipped: 0 };
-  const add = (name: string, counts: Counts, since: number): void => {
+  const failures: string[] = [];
+  const add = (name: string, counts: LayerResult, since: number): void => {
+    failures.push(...counts.failures);
     total = {
       passed: total.passed + counts.passed,
       failed: total.failed + counts.failed,
@@ -47,7 +49,7 @@ async function main(): Promise<void> {
     await Promise.all([...bundleNames.map((name) => bundle(name, false)), copyAssets()]);
   } catch (error) {
     reportFailure(error);
-    add('set-up', { passed: 0, failed: 1, skipped: 0 }, started);
+    add('set-up', { passed: 0, failed: 1, skipped: 0, failures: ['set-up: see its error above'] }, started);
   }
   if (all && total.failed === 0) {
     const since = performance.now();
@@ -64,6 +66,7 @@ async function main(): Promise<void> {
       add('sandbox on Podman', await runLayer(layer, { full: true, filters: podmanFiles, env }), again);
     }
   }
+  for (const failure of failures) process.stderr.write(`test: FAILED ${failure}\n`);
   process.stderr.write(`test: ${((performance.now() - started) / 60_000).toFixed(1)} min in all\n`);
   process.exitCode = total.failed === 0 ? 0 : 1;
   process.stdout.write(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped\n`);

@@ -9,10 +9,14 @@ const checks = [
   { name: 'dead code', argv: ['knip', '--no-progress'] },
 ] as const;
 
-/** Runs all static checks, also after one has failed. Returns how many passed and failed. */
-export async function runChecks(): Promise<{ readonly passed: number; readonly failed: number }> {
+/** Runs all static checks, also after one has failed. Returns how many passed and failed, and which failed. */
+export async function runChecks(): Promise<{
+  readonly passed: number;
+  readonly failed: number;
+  readonly failures: readonly string[];
+}> {
   let passed = 0;
-  let failed = 0;
+  const failures: string[] = [];
   for (const { name, argv } of checks) {
     const started = performance.now();
     const [program, ...args] = argv;
@@ -20,7 +24,7 @@ export async function runChecks(): Promise<{ readonly passed: number; readonly f
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     process.stderr.write(`check: ${code === 0 ? 'ok  ' : 'FAIL'} ${name} (${argv.join(' ')}, ${seconds} s)\n`);
     if (code === 0) passed += 1;
-    else failed += 1;
+    else failures.push(`static check: ${name} (npm run check)`);
   }
-  return { passed, failed };
+  return { passed, failed: failures.length, failures };
 }

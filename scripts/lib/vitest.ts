@@ -19,12 +19,41 @@ export interface Counts {
   readonly skipped: number;
 }
 
+/** What a layer did: the counts, and of each failure where it is and how it begins. */
+export interface LayerResult extends Counts {
+  readonly failures: readonly string[];
+}
+
 interface Report {
   readonly numPassedTests: number;
   readonly numFailedTests: number;
   readonly numPendingTests: number;
   readonly numTodoTests: number;
-  readonly testResults: readonly { readonly status: string; readonly assertionResults: readonly RanTest[] }[];
+  readonly testResults: readonly {
+    readonly name: string;
+    readonly status: string;
+    readonly message?: string;
+    readonly assertionResults: readonly (RanTest & { readonly failureMessages?: readonly string[] | null })[];
+  }[];
+}
+
+/** How many lines of a failure's message are repeated at the end of a run. */
+const repeatedLines = 6;
+
+/** Each failure as a place, a title and the beginning of its message, so that the end of a long log says what is wrong. */
+export function failuresOf(report: Pick<Report, 'testResults'>): string[] {
+  const begin = (message: string | undefined): string =>
+    (message ?? '')
+      .split('\n')
+      .slice(0, repeatedLines)
+      .map((line) => `\n    ${line}`)
+      .join('');
+  return report.testResults.flatMap((file) => {
+    const place = path.relative(root, file.name);
+    const failed = file.assertionResults.filter((test) => test.status === 'failed');
+    if (file.status === 'failed' && failed.length === 0) return [`${place}${begin(file.message)}`];
+    return failed.map((test) => `${place} › ${test.fullName}${begin(test.failureMessages?.[0])}`);
+  });
 }
 
 /**
@@ -38,7 +67,7 @@ export async function runLayer(
     readonly filters: readonly string[];
     readonly env?: Readonly<Record<string, string>>;
   },
-): Promise<Counts> {
+): Promise<LayerResult> {
   const folder = await mkdtemp(path.join(tmpdir(), 'escrow-test-'));
   try {
     const file = path.join(folder, 'report.json');
@@ -57,7 +86,8 @@ export async function runLayer(
       { cwd: root, env: { ...process.env, ...(options.full ? { ESCROW_TEST_FULL: '1' } : {}), ...options.env } },
     );
     const text = await readFile(file, 'utf8').catch(() => undefined);
-    if (text === undefined) return { passed: 0, failed: 1, skipped: 0 };
+    if (text === undefined)
+      return { passed: 0, failed: 1, skipped: 0, failures: [`${layer}: vitest ended with ${code} and left no report`] };
     const report = JSON.parse(text) as Report;
     const unloadable = report.testResults.filter(
       (each) => each.status === 'failed' && each.assertionResults.length === 0,
@@ -75,6 +105,15 @@ export async function runLayer(
       passed,
       failed: quietFailure ? 1 : failed + withoutCase,
       skipped: report.numPendingTests + report.numTodoTests,
+      failures: [
+        ...failuresOf(report),
+        ...(withoutCase > 0
+          ? [`${layer}: ${withoutCase} adversarial cases lack an attack or a control (table above)`]
+          : []),
+        ...(quietFailure
+          ? [`${layer}: ${passed} tests passed, but vitest ended with ${code}: see its errors above`]
+          : []),
+      ],
     };
   } finally {
     await rm(folder, { recursive: true, force: true });
