@@ -357,7 +357,8 @@ function textOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>):
 
 /** Durations differ between equal runs; they are no progress. */
 function withoutTimes(text: string): string {
-  return text.replaceAll(/\d+(?:\.\d+)? ?(?:ms|s|seconds)\b|\bduration_ms \d+(?:\.\d+)?/g, '#');
+  // Each run of digits is looked at once: tried from every digit of it, a long one would take time by its square.
+  return text.replaceAll(/(?<!\d)\d+(?:\.\d+)? ?(?:ms|s|seconds)\b|\bduration_ms \d+(?:\.\d+)?/g, '#');
 }
 
 function signature(call: ToolCall): string {

@@ -8,6 +8,8 @@ export interface Region {
 
 /** Work bound: pairs of lines that are compared. Beyond it only the first wanted lines are looked for. */
 const pairLimit = 200_000;
+/** Characters that are compared in all: taking a larger file apart would cost seconds, and hundreds of megabytes. */
+const characterLimit = 500_000;
 /** Mean similarity below which showing lines would mislead. */
 const leastSimilarity = 0.5;
 
@@ -19,6 +21,7 @@ export function nearestRegion(lines: readonly string[], wanted: readonly string[
   const compared = Math.max(1, Math.min(count, Math.floor(pairLimit / lines.length)));
   const flatLines = lines.map(flat);
   const flatWanted = meant.map(flat);
+  if (flatLines.reduce((sum, line) => sum + line.length, 0) > characterLimit) return null;
   const gramsOfLines = flatLines.map(bigrams);
   const gramsOfWanted = flatWanted.map(bigrams);
   let best = -1;

@@ -237,21 +237,43 @@ function complaint(tool: string, error: z.ZodError, wanted: string): string {
 }
 
 /**
+ * Texts between marks, one after the other; `open`: the last one may end with the whole. Plain searches, as the text is
+ * an engine's: a pattern would start anew at each mark and take time by the square of their number.
+ */
+function piecesBetween(content: string, before: string, after: string, open: boolean): readonly string[] {
+  const pieces: string[] = [];
+  for (let at = content.indexOf(before); at !== -1;) {
+    const from = at + before.length;
+    const found = content.indexOf(after, from);
+    if (found === -1 && !open) break;
+    const end = found === -1 ? content.length : found;
+    pieces.push(content.slice(from, end));
+    // The mark that ends one may begin the next: a stray fence must not put the rest out of step.
+    at = content.indexOf(before, end);
+  }
+  return pieces;
+}
+
+/**
  * Calls that a model printed as text instead of making them: tagged or fenced JSON with a known tool's name, or the whole
  * answer as such JSON. At most eight; empty where the text only talks about tools.
  */
 export function callsInText(content: string): readonly ToolCall[] {
-  const candidates: string[] = [];
-  for (const pattern of [
-    /<tool_call>\s*(\{.*?\})\s*(?:<\/tool_call>|$)/gs,
-    /```(?:json|tool_call)?\s*(\{.*?\})\s*```/gs,
-    /<\|(?:python_tag|tool_call)\|>\s*(\{.*\})/gs,
-  ])
-    for (const match of content.matchAll(pattern)) if (match[1] !== undefined) candidates.push(match[1]);
+  const candidates = [
+    ...piecesBetween(content, '<tool_call>', '</tool_call>', true),
+    ...piecesBetween(content, '```', '```', false).map((piece) => piece.replace(/^(?:json|tool_call)/, '')),
+    ...['<|python_tag|>', '<|tool_call|>'].flatMap((mark) => {
+      const at = content.indexOf(mark);
+      const end = content.lastIndexOf('}');
+      return at === -1 || end < at ? [] : [content.slice(at + mark.length, end + 1)];
+    }),
+  ]
+    .map((piece) => piece.trim())
+    .filter((piece) => piece.startsWith('{') && piece.endsWith('}'));
   if (candidates.length === 0 && /^\s*\{.*\}\s*$/s.test(content)) candidates.push(content);
   const calls: ToolCall[] = [];
   for (const candidate of candidates.slice(0, 8)) {
-    const value = decoded(candidate.trim());
+    const value = decoded(candidate);
     if (typeof value !== 'object' || value === null) continue;
     const held = value as { readonly name?: unknown; readonly arguments?: unknown; readonly parameters?: unknown };
     if (typeof held.name !== 'string' || toolNamed(held.name) === null) continue;

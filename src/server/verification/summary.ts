@@ -197,13 +197,17 @@ function nodeBlock(lines: readonly string[], start: number, mark: '#' | 'ℹ'): 
   };
 }
 
-/** Tests of a TAP stream by their path of names; suites and what was skipped are left out. */
-function tapNames(lines: readonly string[]): string[] {
+/**
+ * Tests of a TAP stream by their path of names; suites and what was skipped are left out. Null where a name is too long
+ * to be kept: each test below it would hold a copy.
+ */
+function tapNames(lines: readonly string[]): string[] | null {
   const names: string[] = [];
   const path: string[] = [];
   for (const [n, line] of lines.entries()) {
     const heading = /^( {0,80})# Subtest: (.*)$/.exec(line);
     if (heading?.[1] !== undefined && heading[2] !== undefined) {
+      if (heading[2].length > maxNameLength) return null;
       path.length = Math.min(path.length, heading[1].length / 4);
       path.push(heading[2]);
       continue;
@@ -231,6 +235,7 @@ function specNames(lines: readonly string[], passed: number): string[] | null {
   for (const line of lines) {
     const match = /^((?: {2}){0,40})([▶✔]) (.*?)(?: \(\d{1,9}(?:\.\d{1,9})?ms\))?( # (?:SKIP|TODO).*)?$/.exec(line);
     if (match?.[1] === undefined || match[3] === undefined) continue;
+    if (match[3].length > maxNameLength) return null;
     const depth = match[1].length / 2;
     if (match[2] === '▶') {
       path.length = Math.min(path.length, depth);

@@ -20,8 +20,26 @@ describe('view', () => {
   const shown = (text: string, range: readonly [number, number] | null): string =>
     viewFile(file(text), '/workspace/a', range).text;
 
-  test('numbers in six columns and a tab', () => {
-    expect(shown('one\ntwo\n', null)).toBe('/workspace/a, lines 1-2 of 2:\n1\tone\n2\ttwo');
+  test('number and tab before each line', () => {
+    expect(shown('one\ntwo\n', null)).toBe('/workspace/a, 2 lines:\n1\tone\n2\ttwo');
+    expect(shown('one\n', null)).toBe('/workspace/a, 1 line:\n1\tone');
+    expect(shown('one\ntwo\n', [2, 2])).toBe('/workspace/a, lines 2-2 of 2:\n2\ttwo');
+  });
+  test('an empty line between others has no number; white space is never taken for nothing', () => {
+    expect(shown('a\n\n\nb\n  \nc\n', null)).toBe('/workspace/a, 6 lines:\n1\ta\n\n\n4\tb\n5\t  \n6\tc');
+    expect(shown('a\n\n\nb\n', [2, 3])).toBe('/workspace/a, lines 2-3 of 4:\n2\t\n3\t');
+  });
+  test('each line of a view stands at its place, whatever the lines are', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom('', ' ', 'x', '7\ty'), { minLength: 1, maxLength: 30 }), (lines) => {
+        const out = shown(`${lines.join('\n')}\n`, null)
+          .split('\n')
+          .slice(1);
+        expect(out).toHaveLength(lines.length);
+        for (const [i, line] of lines.entries())
+          expect([line === '' ? '' : null, `${i + 1}\t${line}`]).toContain(out[i]);
+      }),
+    );
   });
   test.each([
     [[2, 3], '2\tb\n3\tc'],
@@ -34,7 +52,7 @@ describe('view', () => {
     expect(viewFile(file('a\nb\nc\nd'), '/workspace/a', range).ok).toBe(false);
   });
   test('CRLF is shown as LF, a BOM not at all, an empty file is said', () => {
-    expect(shown('\uFEFFa\r\nb\r\n', null)).toBe('/workspace/a, lines 1-2 of 2:\n1\ta\n2\tb');
+    expect(shown('\uFEFFa\r\nb\r\n', null)).toBe('/workspace/a, 2 lines:\n1\ta\n2\tb');
     expect(shown('', null)).toBe('/workspace/a is empty.');
   });
   test('a long file is clipped in the middle, and the numbers after the gap are right', () => {
@@ -80,6 +98,13 @@ describe('str_replace', () => {
     expect(replace(text, old, next)).toContain(reason);
   });
 
+  test('a file too large to be compared line by line is not: the answer comes at once, without lines', () => {
+    const large = Array.from({ length: 300_000 }, (_, n) => `  "key${n}": "value ${(n * 7919) % 100_003}",`).join('\n');
+    const wrong = strReplace(file(large), '/workspace/a', '"key299999": "value x"', 'y', { nearest: true });
+    expect(wrong.ok).toBe(false);
+    expect(wrong.text).toMatch(/does not occur verbatim.*copy the text exactly/);
+  });
+
   test('the nearest lines are shown where a text is not found', () => {
     const text = 'import os\n\ndef f(a):\n    return a + 1\n\ndef g(b):\n    return b\n';
     const wrong = strReplace(file(text), '/workspace/a', 'def f(a):\n  return a+1', 'x', { nearest: true });
@@ -89,6 +114,20 @@ describe('str_replace', () => {
     expect(close.text).toContain('most similar lines are lines 3-4');
     const off = strReplace(file(text), '/workspace/a', 'def f(a):\n    return a + 2', 'x', { nearest: false });
     expect(off.text).not.toContain('similar');
+  });
+
+  test('the numbers of a view that were copied along are named', () => {
+    const text = 'def f(a):\n    return a + 1\n\n';
+    const copied = (old: string): string => strReplace(file(text), '/workspace/a', old, 'x', { nearest: true }).text;
+    expect(copied('1\tdef f(a):\n2\t    return a + 1')).toContain('has the line numbers of the view');
+    expect(copied('     2\t    return a + 1\n')).toContain('has the line numbers of the view');
+    expect(copied('1\tdef g(a):')).toContain('does not occur verbatim');
+  });
+
+  test('the snippet has two lines on each side, without empty ones at its ends', () => {
+    const text = 'a\nb\nc\nd\n\n\ne\n';
+    const result = strReplace(file(text), '/workspace/a', 'd', 'D', { nearest: true });
+    expect(result.text).toBe('Changed. Lines 2-4 now:\n2\tb\n3\tc\n4\tD');
   });
 
   test('the snippet carries the new numbers', () => {

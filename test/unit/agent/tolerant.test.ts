@@ -90,7 +90,15 @@ describe('calls printed as text', () => {
     ['The terminal tool takes {"command": "x"}.', 0],
     ['```json\n{"name":"value","count":2}\n```', 0],
     ['I am done.', 0],
+    ['Fences are ``` so: ```json\n{"name":"finish","arguments":{}}\n```', 1],
+    ['<|python_tag|>{"name":"finish","parameters":{}} .', 1],
+    ['```tool_call\n{"name":"finish","arguments":{}}```', 1],
   ])('%s', (content, count) => {
     expect(callsInText(content)).toHaveLength(count);
+  });
+
+  test('marks without end are read in one pass: megabytes of them hold nobody up', () => {
+    for (const mark of ['<tool_call>{', '```{ ', '<|python_tag|>{'])
+      expect(callsInText(mark.repeat(200_000))).toHaveLength(0);
   });
 });

@@ -8,6 +8,7 @@ import type { TestRunner } from '../../../src/server/verification/test-runner.ts
 
 const golden = (name: string): string =>
   readFileSync(path.resolve(import.meta.dirname, '../../fixtures/golden/test-runners', `${name}.txt`), 'utf8');
+const tapEnd = '# tests 1\n# suites 0\n# pass 1\n# fail 0\n# cancelled 0\n# skipped 0\n# todo 0\n# duration_ms 1.5\n';
 const read = (runner: TestRunner, text: string) => readSummary(runner, Buffer.from(text));
 
 describe('which runner a command starts', () => {
@@ -179,6 +180,9 @@ describe('the closing summary', () => {
     ['almost verdicts', ' ... skipped '.repeat(300_000)],
     ['almost TAP', `${' '.repeat(80)}ok 1 - `.repeat(40_000)],
     ['braces', '{"a":'.repeat(800_000)],
+    // Each test below would hold a copy of the heading: two hundred gigabytes.
+    ['a long TAP heading', `# Subtest: ${'x'.repeat(2_000_000)}\n${'    ok 1 - a\n'.repeat(90_000)}${tapEnd}`],
+    ['a long suite', `▶ ${'x'.repeat(2_000_000)}\n${'  ✔ a\n'.repeat(90_000)}${tapEnd.replaceAll('# ', 'ℹ ')}`],
   ])('is looked for in bounded time in %s', (_, text) => {
     const bytes = Buffer.from(text);
     for (const runner of ['unittest', 'pytest', 'node', 'vitest', 'jest', 'go', 'cargo'] as const) {
