@@ -20,6 +20,7 @@ import { storageFault } from './store/faults.ts';
 import { shippedBinding } from './store/native.ts';
 import { openStore } from './store/open-store.ts';
 import type { Store } from './store/port.ts';
+import { within } from './within.ts';
 
 /** What the composed Kernel is made from. The store is closed by this shell, after `drain`. */
 export interface KernelShellDeps {
@@ -309,7 +310,11 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
     idle.check();
     const reason = await ending.promise;
     log('info', 'draining', { reason });
-    const drained = await bounded(kernel.drain(reason), drainMs);
+    const drained =
+      (await within(
+        drainMs,
+        kernel.drain(reason).then(() => true),
+      )) === true;
     if (!drained) log('error', 'the drain did not come back; the next Kernel reconciles', { afterMs: drainMs });
     return drained ? kernelExit.ok : kernelExit.defect;
   } finally {
@@ -367,17 +372,6 @@ function idleExit(options: { readonly after: number; readonly mayExit: () => boo
       stop();
     },
   };
-}
-
-/** True when the promise settled well within the time. */
-async function bounded(promise: Promise<void>, ms: number): Promise<boolean> {
-  const { promise: late, resolve } = Promise.withResolvers<false>();
-  const timer = setTimeout(() => resolve(false), ms);
-  try {
-    return await Promise.race([promise.then(() => true as const), late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /**

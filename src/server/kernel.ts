@@ -159,7 +159,6 @@ export function createKernel(deps: KernelShellDeps): Kernel {
         contractOf: (state) => contracts.get(state.contractDigest, state.root).contract,
         specFor: (state, open, contract) => attemptSpec(state, open, contract, contracts),
         candidateOf,
-        holder: instanceId,
         epoch: store.epoch,
         monotonic,
         log,

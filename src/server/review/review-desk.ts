@@ -7,7 +7,7 @@ import type { ContractBook } from '../contract/contract-book.ts';
 import { withPoints } from '../crash-points.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';
-import type { Command } from '../session/decide.ts';
+import type { Command } from '../session/commands.ts';
 import { freshId, type Sessions } from '../session/sessions.ts';
 import type { SessionState } from '../session/state.ts';
 import type { ArtefactStore } from '../store/port.ts';

@@ -16,8 +16,6 @@ import type { CheckResult, FrozenContract } from '../../protocol/contract.ts';
 import type {
   ActivityItem,
   AttemptEngine,
-  AttemptOutcome,
-  AttemptPhase,
   Binding,
   CandidateFile,
   DecisionView,
@@ -28,6 +26,8 @@ import type {
 } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import type { UsePeaks } from '../sandbox/monitor.ts';
+import type { Outcome } from './outcome.ts';
+import type { SettlingPhase, WorkingPhase } from './state.ts';
 
 type Facts = SettlementStep['facts'];
 
@@ -166,7 +166,7 @@ export type SessionEvent =
         readonly attempt: AttemptId;
         readonly trigger: SettlementTrigger;
         readonly token: FencingToken;
-        readonly phase: AttemptPhase;
+        readonly phase: WorkingPhase;
       };
     }
   | {
@@ -184,7 +184,7 @@ export type SessionEvent =
     }
   | {
       readonly type: 'attempt.pending';
-      readonly data: { readonly attempt: AttemptId; readonly blockedIn: AttemptPhase; readonly waitingFor: string };
+      readonly data: { readonly attempt: AttemptId; readonly blockedIn: SettlingPhase; readonly waitingFor: string };
     }
   | { readonly type: 'attempt.unblocked'; readonly data: { readonly attempt: AttemptId; readonly seen: string } }
   | {
@@ -197,7 +197,7 @@ export type SessionEvent =
         readonly why: string;
         /** What the engine said of the container at that moment, as the Kernel saw it. */
         readonly saw: string;
-        readonly blockedIn: AttemptPhase;
+        readonly blockedIn: SettlingPhase;
         readonly waitingFor: string;
       };
     }
@@ -205,12 +205,7 @@ export type SessionEvent =
       readonly type: 'attempt.settled';
       readonly data: {
         readonly attempt: AttemptId;
-        readonly outcome: {
-          readonly kind: AttemptOutcome;
-          readonly phase: AttemptPhase;
-          readonly reason: string;
-          readonly detail: string;
-        };
+        readonly outcome: Outcome;
         readonly confirmed: boolean;
         readonly unknown: readonly string[];
       };

@@ -30,10 +30,10 @@ export function next(attempt: AttemptState): Effect {
     case 'releasing':
       return attempt.released || attempt.supervised !== null ? { kind: 'finish' } : { kind: 'release' };
     case 'cancellation_pending':
-      return { kind: 'observe', waitingFor: attempt.pending?.waitingFor ?? 'unknown' };
+      return { kind: 'observe', waitingFor: attempt.pending.waitingFor };
     case 'settled':
       return { kind: 'none' };
     default:
-      return unreachable(attempt.phase, 'phase');
+      return unreachable(attempt, 'phase');
   }
 }

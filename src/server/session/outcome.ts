@@ -1,6 +1,6 @@
 import { unreachable } from '../../protocol/primitives.ts';
 import type { AttemptOutcome, AttemptPhase, SettlementTrigger } from '../../protocol/views.ts';
-import type { AttemptState } from './state.ts';
+import type { AttemptIn, SettlingPhase } from './state.ts';
 
 export interface Outcome {
   readonly kind: AttemptOutcome;
@@ -27,8 +27,8 @@ const forced: Readonly<Partial<Record<SettlementTrigger, AttemptOutcome>>> = {
  * The one outcome of an attempt (table in design 10), from what is recorded of it. `changed`: the collected bytes differ
  * from the snapshot. Security findings come first, then bytes that are gone, then the forced ends, then the agent's own.
  */
-export function outcomeOf(attempt: AttemptState, changed: boolean): Outcome {
-  const phase = attempt.settling?.from ?? attempt.phase;
+export function outcomeOf(attempt: AttemptIn<SettlingPhase>, changed: boolean): Outcome {
+  const phase = attempt.settling.from;
   const outcome = (kind: AttemptOutcome, reason: string, detail = ''): Outcome => ({ kind, phase, reason, detail });
   const { collection, end, settling } = attempt;
 
@@ -41,18 +41,18 @@ export function outcomeOf(attempt: AttemptState, changed: boolean): Outcome {
   }
   if (worked && collection?.equalsAudit === false) return outcome('incident', 'bytes_differ_from_audit');
 
-  const trigger = settling?.trigger;
-  const forcedKind = trigger === undefined ? undefined : forced[trigger];
+  const { trigger } = settling;
+  const forcedKind = forced[trigger];
   const gone = worked && (collection === null || collection.state === 'none') && forcedKind !== 'cancelled';
   if (gone) {
-    const stop = settling?.steps.find((step) => step.step === 'stop');
+    const stop = settling.steps.find((step) => step.step === 'stop');
     if (stop?.facts['oomKilled'] === true) return outcome('resource', 'oom_killed', collection?.reason ?? '');
     // The channel's end alone is no fault of the engine: the container and its memory went.
     if (end?.kind !== 'infrastructure' || end.code.startsWith('channel_')) {
       return outcome('lost', collection?.reason ?? 'nothing_collected');
     }
   }
-  if (forcedKind !== undefined && trigger !== undefined) return outcome(forcedKind, trigger);
+  if (forcedKind !== undefined) return outcome(forcedKind, trigger);
   if (end === null) return outcome('infrastructure', 'no_end_recorded');
 
   switch (end.kind) {

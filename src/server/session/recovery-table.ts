@@ -1,7 +1,7 @@
 import type { AttemptPhase } from '../../protocol/views.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { ObservedContainer } from '../sandbox/port.ts';
-import type { AttemptState } from './state.ts';
+import type { AttemptStage } from './state.ts';
 
 /**
  * How far the record of an attempt's container has come. `no_record`: it carries this home's labels and nothing is
@@ -125,7 +125,7 @@ export const recoveryTable: Readonly<Record<RecordedState, Readonly<Record<Engin
   },
 };
 
-const ofPhase = (phase: AttemptPhase): RecordedState => {
+const ofPhase = (phase: Exclude<AttemptPhase, 'cancellation_pending'>): RecordedState => {
   switch (phase) {
     case 'reserved':
     case 'provisioning':
@@ -137,17 +137,15 @@ const ofPhase = (phase: AttemptPhase): RecordedState => {
     case 'releasing':
     case 'settled':
       return phase;
-    case 'cancellation_pending':
-      throw new Error('a pending attempt counts as the phase it is blocked in');
     default:
       return unreachable(phase, 'phase');
   }
 };
 
 /** The row of an attempt; undefined: there is no record of it. */
-export function recordedStateOf(attempt: Pick<AttemptState, 'phase' | 'pending'> | undefined): RecordedState {
+export function recordedStateOf(attempt: AttemptStage | undefined): RecordedState {
   if (attempt === undefined) return 'no_record';
-  return ofPhase(attempt.pending?.blockedIn ?? attempt.phase);
+  return ofPhase(attempt.phase === 'cancellation_pending' ? attempt.pending.blockedIn : attempt.phase);
 }
 
 /** The column of what was listed; undefined: the engine answered and knows no such container. */

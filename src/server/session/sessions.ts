@@ -3,10 +3,12 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { SessionId, type WallTime } from '../../protocol/primitives.ts';
 import type { SessionSummary } from '../../protocol/views.ts';
 import type { Json, Store, StoredEvent, ViewRow } from '../store/port.ts';
-import { decide, type Command } from './decide.ts';
+import type { Command } from './commands.ts';
+import { decide } from './decide.ts';
 import type { RecordedEvent, SessionEvent } from './events.ts';
 import { ledgerRow, readLedger } from './ledger.ts';
-import { begin, evolve, fold, type SessionState } from './state.ts';
+import { begin, evolve, fold } from './evolve.ts';
+import type { SessionState } from './state.ts';
 import { isOpen, sessionSummary } from './view.ts';
 
 /** Folded sessions kept in memory; an older one is folded again when asked for. */

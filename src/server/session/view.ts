@@ -5,9 +5,17 @@ import type {
   CandidateView,
   ControllerView,
   LiveInference,
+  VerificationView,
 } from '../../protocol/views.ts';
 import type { CandidateDigest } from '../../protocol/primitives.ts';
-import { lastAttempt, openAttempt, verdictOf, type AttemptState, type SessionState } from './state.ts';
+import {
+  lastAttempt,
+  openAttempt,
+  verdictOf,
+  type AttemptState,
+  type SessionState,
+  type VerificationState,
+} from './state.ts';
 
 /** What a view needs beside the fold: facts that are not evidence. */
 export interface ViewContext {
@@ -76,6 +84,14 @@ function attemptView(a: AttemptState): AttemptView {
   };
 }
 
+function verificationView(v: VerificationState): VerificationView {
+  const { run, candidate, at, state } = v;
+  const common = { runId: run, candidate, at, state };
+  return v.state === 'done'
+    ? { ...common, result: v.result, reasons: [...v.reasons], checks: [...v.checks] }
+    : { ...common, result: null, reasons: [], checks: [] };
+}
+
 /** The view of one candidate; undefined when the session has none with that digest. */
 export function candidateView(state: SessionState, digest: CandidateDigest): CandidateView | undefined {
   const c = state.candidates.find((x) => x.digest === digest);
@@ -87,17 +103,7 @@ export function candidateView(state: SessionState, digest: CandidateDigest): Can
     parent: null,
     files: [...c.files],
     eligible: c.eligible,
-    verifications: state.verifications
-      .filter((v) => v.candidate === c.digest)
-      .map((v) => ({
-        runId: v.run,
-        candidate: v.candidate,
-        at: v.at,
-        state: v.state,
-        result: v.result,
-        reasons: [...v.reasons],
-        checks: [...v.checks],
-      })),
+    verifications: state.verifications.filter((v) => v.candidate === c.digest).map(verificationView),
     verdict: verdictOf(state, c.digest),
     decision: c.decision,
     integrations: [...c.integrations],

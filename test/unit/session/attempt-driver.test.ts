@@ -78,7 +78,6 @@ function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id
       Promise.resolve({ name: 'escrow-attempt-x', owner: attempt.id, session: own, epoch: store.epoch, files: [file] }),
     candidateOf: (_: unknown, collected: readonly unknown[]) =>
       collected.length === 0 ? null : { digest: ids.candidate, files: [] },
-    holder: 'k',
     epoch: store.epoch,
     monotonic: () => 0,
     log: () => undefined,

@@ -2,7 +2,8 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { AttemptId, ClientId, FencingToken } from '../../../src/protocol/primitives.ts';
-import { leaseSlackMs, type Command } from '../../../src/server/session/decide.ts';
+import { leaseSlackMs } from '../../../src/server/session/decide.ts';
+import type { Command } from '../../../src/server/session/commands.ts';
 import { openAttempt, type AttemptState } from '../../../src/server/session/state.ts';
 import { artefact, complete, controller, ids, limit, receipt, SessionHistory } from '../../fixtures/session.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Command } from '../../../src/server/session/decide.ts';
+import type { Command } from '../../../src/server/session/commands.ts';
 import { leaseSlackMs } from '../../../src/server/session/decide.ts';
 import { next } from '../../../src/server/session/next.ts';
 import type { FencingToken } from '../../../src/protocol/primitives.ts';

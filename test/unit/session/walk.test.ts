@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Command } from '../../../src/server/session/decide.ts';
+import type { Command } from '../../../src/server/session/commands.ts';
 import { engineStates, recordedStates, recoveryTable } from '../../../src/server/session/recovery-table.ts';
 import {
   actionFor,
