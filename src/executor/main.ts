@@ -34,6 +34,7 @@ async function main(): Promise<void> {
   };
   process.on('uncaughtException', defect);
   process.on('unhandledRejection', defect);
+  process.on('SIGUSR2', () => void supervisor.hold());
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGPIPE'] as const) process.on(signal, () => {});
 }
 

@@ -31,8 +31,8 @@ export async function sweepWorkers(): Promise<Swept> {
   }
 }
 
-/** Zombies count: their parent or PID 1 has still to take them. */
-function workerProcesses(): number {
+/** How many processes of the worker's uid there are. Zombies count: their parent or PID 1 has still to take them. */
+export function workerProcesses(): number {
   let names: readonly string[];
   try {
     names = readdirSync('/proc');
@@ -43,14 +43,29 @@ function workerProcesses(): number {
   return names.filter((name) => /^\d+$/.test(name) && belongsToWorker(name)).length;
 }
 
+/** The supervisor as another process of root sees it: init's only child that is root's. Undefined where none is found. */
+export function supervisorProcess(): number | undefined {
+  const found = readdirSync('/proc').find((name) => {
+    if (!/^\d+$/.test(name)) return false;
+    const status = statusOf(name) ?? '';
+    return /^PPid:\s+1$/m.test(status) && /^Uid:\s+0\s/m.test(status);
+  });
+  return found === undefined ? undefined : Number(found);
+}
+
+/** Undefined where the process is gone. */
+function statusOf(pid: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/status`, 'latin1');
+  } catch {
+    return undefined;
+  }
+}
+
 /** Any of the four uids. The owner of the /proc folder would not do: it is root's for a process that can't be dumped. */
 function belongsToWorker(pid: string): boolean {
-  let status: string;
-  try {
-    status = readFileSync(`/proc/${pid}/status`, 'latin1');
-  } catch {
-    return false;
-  }
+  const status = statusOf(pid);
+  if (status === undefined) return false;
   const uids = /^Uid:\s+(.*)$/m.exec(status)?.[1];
   return uids?.split(/\s+/).includes(String(workerId)) ?? true;
 }

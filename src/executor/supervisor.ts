@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import {
   auditRequest,
   channelBounds,
@@ -96,6 +97,16 @@ export class Supervisor {
   distrust(): void {
     if (this.#phase !== 'quiesced') this.#phase = 'held';
     this.#running?.command.stop('cancelled');
+  }
+
+  /**
+   * Asked for by the reader of last resort, which has no channel: nothing more is done, what runs is ended, and a file
+   * says so once it is so. Ending a command ends every process but this one, so the reader may have to come twice.
+   */
+  async hold(): Promise<void> {
+    this.distrust();
+    await this.#running?.command.result.catch(() => undefined);
+    writeFileSync(insidePaths.held, '');
   }
 
   #tick(): void {

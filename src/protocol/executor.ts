@@ -46,6 +46,8 @@ export const insidePaths = {
   home: '/home/worker',
   exchange: '/exchange',
   audit: '/exchange/audit.ndjson',
+  /** There once the supervisor holds at the request of the reader of last resort. */
+  held: '/exchange/held',
   node: '/opt/escrow/node',
   executor: '/opt/escrow/executor.cjs',
   launcher: '/opt/escrow/launch',

@@ -29,6 +29,10 @@ const parts: Partial<SandboxSpec> = {
   commands: [
     command('true', ['true']),
     python('sleep', 'import time; time.sleep(60)'),
+    python(
+      'respawn',
+      'import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n  if os.fork() == 0: os.setsid()\n  time.sleep(0.02)\n  if os.fork() == 0: os._exit(0)',
+    ),
     python('sleep-1', 'import time; time.sleep(60)', { timeoutS: 1 }),
   ],
 };
@@ -265,6 +269,41 @@ describe('silence', () => {
       ['src/a.py', 0o644, 'new\n'],
     ]);
     expect(await bench.service.kill(sandbox.engineId)).toMatchObject({ kind: 'stopped' });
+  });
+
+  it('that is the end of a channel alone: the reader has what runs ended, and sees that it is', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    await edited(sandbox, 'new\n', 'old\n');
+    const running = sandbox.run('respawn');
+    running.catch(() => {});
+    // Its start is on the wire once a later request has been answered.
+    await sandbox.read(path, 'agent');
+    sandbox.detach();
+    const collection = await bench.service.collectByExec(spec, sandbox.engineId, nothing);
+    // Quiet was seen. How the command ended was not: nobody was there to be told.
+    expect(collection).toMatchObject({
+      state: 'partial',
+      reason: expect.stringMatching(/^audit-beyond-record: [12]$/),
+      via: 'exec',
+      equalsAudit: true,
+      violations: [],
+    });
+    expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
+    expect(textOf(collection.auditLog!)).toContain('"end":{"kind":"cancelled"}');
+  });
+
+  it('that is the end of a channel alone, with nothing under way, costs nothing', async () => {
+    const { sandbox, spec } = await sandboxWithSpec();
+    await edited(sandbox, 'new\n', 'old\n');
+    const recorded = sandbox.witness;
+    sandbox.detach();
+    const later = await sandboxBench({ homeId: bench.homeId });
+    expect(await later.service.collectByExec(spec, sandbox.engineId, recorded)).toMatchObject({
+      state: 'complete',
+      via: 'exec',
+      equalsAudit: true,
+      audit: { agree: true },
+    });
   });
 
   it('for ever: a supervisor that died takes the bytes with it, and nothing is claimed', async () => {

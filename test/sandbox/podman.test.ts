@@ -1,8 +1,12 @@
 // The core of the sandbox on Podman's compatible API: made, limited as read back, used, quiesced, collected, gone. The
 // whole suite runs there with ESCROW_TEST_ENGINE=podman (npm run test:full does).
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { join } from 'node:path';
 import { sha256 } from '../../src/protocol/hash.ts';
-import type { Sandbox } from '../../src/server/sandbox/port.ts';
+import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
+import { exampleRepo } from '../fixtures/example-repo.ts';
+import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
+import { startTestKernel } from '../fixtures/kernel.ts';
 import { podmanInstalled, podmanService, type PodmanService } from '../fixtures/podman.ts';
 import {
   bytesOf,
@@ -16,6 +20,8 @@ import {
 } from '../fixtures/sandbox.ts';
 
 const path = pathOf('src/a.py');
+/** What an earlier Kernel had recorded of its audit: nothing. */
+const nothing = { entries: 0, head: null };
 const installed = await podmanInstalled();
 
 describe.skipIf(!installed)('on Podman', () => {
@@ -46,6 +52,32 @@ describe.skipIf(!installed)('on Podman', () => {
     await podman?.close();
   });
 
+  const named = async ({ name }: SandboxSpec) => {
+    const found = (await bench.service.list()).find((container) => container.name === name);
+    if (found === undefined) throw new Error(`no container ${name}`);
+    return found;
+  };
+  /** A sandbox with one edit, recorded, whose Kernel is gone; with a command under way where one is named. */
+  const abandoned = async (run?: string) => {
+    const spec = bench.spec({
+      files: [file('src/a.py', 'old\n')],
+      writable: [path],
+      commands: [
+        python('fork-and-stay', 'import os, time\nif os.fork() == 0: os.setsid()\ntime.sleep(120)', { timeoutS: 120 }),
+      ],
+    });
+    const first = await bench.service.provision(spec, async () => {});
+    const { sha256: before } = await first.read(path, 'agent');
+    await first.write(path, bytesOf('new\n'), before);
+    const recorded = first.witness;
+    if (run !== undefined) {
+      first.run(run).catch(() => {});
+      await first.read(path, 'agent');
+    }
+    first.detach();
+    return { spec, recorded, other: await sandboxBench({ homeId: bench.homeId }) };
+  };
+
   it('is named as what it is, and its preflight has no objection', async () => {
     const health = await bench.service.preflight();
     expect(health).toMatchObject({ name: 'Podman', health: { state: 'ok' } });
@@ -74,6 +106,68 @@ describe.skipIf(!installed)('on Podman', () => {
     expect((await sandbox.run(id)).end).toEqual(end);
   });
 
+  it('closes a container’s input when its first client goes: a second one is refused by name, not by a time-out', async () => {
+    const { spec, other } = await abandoned();
+    await expect(other.service.reattach(spec, (await named(spec)).engineId, 2, nothing)).rejects.toMatchObject({
+      code: 'channel',
+      message: expect.stringContaining('closes a container’s input'),
+    });
+  });
+
+  it('gives the bytes of a dead Kernel to the next one, quiet and with the audit compared', async () => {
+    const { spec, other, recorded } = await abandoned();
+    const { engineId } = await named(spec);
+    const collection = await other.service.collectByExec(spec, engineId, recorded);
+    expect(collection).toMatchObject({
+      state: 'complete',
+      via: 'exec',
+      equalsAudit: true,
+      violations: [],
+      audit: { agree: true },
+    });
+    expect(textOf(collection.files[0]?.bytes ?? new Uint8Array())).toBe('new\n');
+    expect(await other.service.kill(engineId)).toMatchObject({ kind: 'stopped' });
+    expect(await other.service.remove(engineId)).toEqual({ kind: 'absent' });
+  });
+
+  it('has a command of a dead Kernel ended, and says that nobody saw how', async () => {
+    const { spec, other, recorded } = await abandoned('fork-and-stay');
+    const { engineId } = await named(spec);
+    const collection = await other.service.collectByExec(spec, engineId, recorded);
+    expect(collection).toMatchObject({
+      state: 'partial',
+      reason: expect.stringMatching(/^audit-beyond-record: [12]$/),
+      equalsAudit: true,
+      violations: [],
+    });
+    expect(textOf(collection.auditLog ?? new Uint8Array())).toContain('"end":{"kind":"cancelled"}');
+  });
+
+  it('[32] settles an attempt whose Kernel was killed: bytes, confirmed stop, nothing left', async () => {
+    const repo = await exampleRepo();
+    const kernel = await startTestKernel({ environment: { ESCROW_ENGINE_HOST: podman.address } });
+    try {
+      const digest = await prepareContract(kernel.kernel, repo.contract);
+      const script = await writeScript(kernel.home, 'hold', [
+        turns.view,
+        turns.edit,
+        { ...turns.test, holdUntilFile: join(kernel.home, 'never') },
+      ]);
+      const { session } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
+      const view = await sessionAt(kernel.kernel, session.id, 'past its edit', (v) => v.attempts[0]?.requests === 3);
+      const container = view.attempts[0]?.container?.engineId ?? '';
+      await kernel.kill();
+      expect((await bench.engine.inspect(container))?.running).toBe(true);
+      const after = await sessionAt(await kernel.connect(), session.id, 'settled', settled, 90_000);
+      expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true }, collection: { state: 'complete' } });
+      expect(after.candidates).toHaveLength(1);
+      expect(await bench.engine.inspect(container)).toBeUndefined();
+    } finally {
+      await kernel.dispose();
+      await repo.dispose();
+    }
+  }, 180_000);
+
   it('is collected, stopped and gone, its volumes too', async () => {
     const collection = await sandbox.collect();
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
@@ -81,6 +175,6 @@ describe.skipIf(!installed)('on Podman', () => {
     sandbox.detach();
     expect(await bench.service.kill(sandbox.engineId)).toMatchObject({ kind: 'stopped', exitCode: 137 });
     expect(await bench.service.remove(sandbox.engineId)).toEqual({ kind: 'absent' });
-    expect(await bench.engine.volumes([`escrow.home=${bench.homeId}`])).toEqual([]);
+    expect(await bench.engine.volumes([`escrow.container=${sandbox.name}`])).toEqual([]);
   });
 });

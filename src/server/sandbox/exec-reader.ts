@@ -16,7 +16,14 @@ const lineBytes = Math.ceil((channelBounds.fileBytes * 4) / 3) + 4096;
 /** All tmpfs of the profile in base64: more can't be there. */
 const totalBytes = 256 * 1024 * 1024;
 
+/**
+ * A supervisor that is asked to hold ends every process but itself, the reader too: once for the command that runs, once
+ * more where its own patience with a silent Kernel ends at that moment.
+ */
+const readers = 3;
+
 const Line = z.union([
+  z.strictObject({ quiet: z.boolean() }),
   z.strictObject({ report: WorkspaceReport }),
   z.strictObject({
     file: z.strictObject({ path: RelPath, mode: z.number().int().min(0).max(0o777), sha256: Sha256, data: z.string() }),
@@ -27,19 +34,32 @@ const Line = z.union([
 ]);
 
 /**
- * Reads a sandbox without its supervisor: starts the image's own reader by the engine's exec, as root, with fixed
- * arguments. Bounded in time and bytes; what came before a fault is kept. Never throws.
+ * Reads a sandbox without a channel: starts the image's own reader by the engine's exec, as root, with fixed arguments.
+ * Bounded in time and bytes; what came before a fault is kept. Never throws.
  */
 export async function readByExec(
   engine: ContainerEngine,
   engineId: string,
   writable: readonly RelPath[],
 ): Promise<Gathered> {
+  for (let left = readers - 1; ; left -= 1) {
+    const { gathered, exitCode } = await readOnce(engine, engineId, writable);
+    if (exitCode !== killed || left === 0) return gathered;
+  }
+}
+
+/** The exit code of a program that SIGKILL ended, as engines say it. */
+const killed = 137;
+
+async function readOnce(
+  engine: ContainerEngine,
+  engineId: string,
+  writable: readonly RelPath[],
+): Promise<{ readonly gathered: Gathered; readonly exitCode: number | null }> {
   const files: PlacedFile[] = [];
   const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
     via: 'exec',
     fault: null,
-    // Nobody was ended and nobody looked: the supervisor is the one who could.
     quiet: false,
     report: null,
     files,
@@ -47,9 +67,11 @@ export async function readByExec(
     executorHead: null,
   };
   let ended = false;
+  let code: number | null = null;
   const take = (line: Buffer) => {
     const parsed = Line.parse(JSON.parse(line.toString('utf8')));
-    if ('report' in parsed) gathered.report = parsed.report;
+    if ('quiet' in parsed) gathered.quiet = parsed.quiet;
+    else if ('report' in parsed) gathered.report = parsed.report;
     else if ('audit' in parsed) gathered.auditLog = Buffer.from(parsed.audit, 'base64');
     else if ('file' in parsed) {
       const bytes = Buffer.from(parsed.file.data, 'base64');
@@ -68,12 +90,15 @@ export async function readByExec(
     ]);
     await readLines(output, take);
     // The code means something only after the stream has been drained.
-    if (!ended) gathered.fault = `the reader ended early: ${endOfExec(await exitCode())}`;
+    if (!ended) {
+      code = await exitCode();
+      gathered.fault = `the reader ended early: ${endOfExec(code)}`;
+    }
   } catch (error) {
     gathered.fault = `exec: ${error instanceof Error ? error.message : String(error)}`;
     if (gathered.report === null && files.length === 0) gathered.via = 'none';
   }
-  return gathered;
+  return { gathered, exitCode: code };
 }
 
 /** An exec's exit code in words; engines use some of them for what is not the program's own end. */
@@ -85,7 +110,7 @@ function endOfExec(code: number | null): string {
       return 'it could not be executed (126)';
     case 127:
       return 'it was not found (127)';
-    case 137:
+    case killed:
       return 'it was killed (137)';
     default:
       return `exit code ${code}`;

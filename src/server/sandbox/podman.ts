@@ -13,6 +13,13 @@ import { seccompDigest, seccompOption } from './seccomp.ts';
  */
 const blockBytes = 4096;
 
+/**
+ * Podman's monitor closes a container's input when any client of its attachment goes, unless it was started with
+ * `--leave-stdin-open`, which Podman never does (conmon `terminate_remote_sock`; Podman 4.3 to 5.8). Who comes second
+ * could listen, but not speak, and would take the input from whoever is there when it goes.
+ */
+export const podmanClosesInput = 'Podman closes a container’s input when its first client goes';
+
 /** Tmpfs volumes of one container, by its name: made before it, gone with it. */
 export interface PodmanVolume {
   readonly name: string;

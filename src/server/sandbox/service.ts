@@ -27,7 +27,7 @@ import {
 } from './port.ts';
 import { Monitor } from './monitor.ts';
 import { preflightOf } from './preflight.ts';
-import { asDockerSays, podmanShape, seccompFile, sweepVolumes } from './podman.ts';
+import { asDockerSays, podmanClosesInput, podmanShape, seccompFile, sweepVolumes } from './podman.ts';
 import { createOptions, profileDigestOf, profileNamed, type SandboxProfile } from './profile.ts';
 import { killAndConfirm, removeAndConfirm } from './stop.ts';
 
@@ -195,6 +195,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         const found = await engine().inspect(engineId);
         if (found === undefined || !found.running || found.state !== 'running') return null;
         if (!isOurs(found.labels, options.homeId)) throw new SandboxFault('engine', `${found.name} is not ours`);
+        if ((await engine().flavour()) === 'podman') throw new SandboxFault('channel', podmanClosesInput);
         const nonce = nonceOf(found);
         const known = chains.get(found.id);
         const chain = known ?? new AuditChain(nonce, false);
@@ -257,9 +258,13 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       const files = gathered.files.map((file) => ({ ...file, mode: declaredMode(file.path, file.mode, spec.files) }));
       const own = chains.get(engineId);
       const chain = own ?? new AuditChain(nonce, false);
-      if (own === undefined && gathered.auditLog !== null) {
+      if (gathered.auditLog !== null) {
         const replay = replayAudit(Buffer.from(gathered.auditLog).toString('utf8'), nonce);
-        chain.adopt(replay.entries.length, replay.head, recorded);
+        // Of our own chain we know better than the record does; the log may have grown since its channel broke.
+        const before = own === undefined ? recorded : { entries: own.entries, head: own.head };
+        if (own === undefined || replay.entries.length > own.entries) {
+          chain.adopt(replay.entries.length, replay.head, before);
+        }
       }
       const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
       const monitor = monitors.get(engineId);
