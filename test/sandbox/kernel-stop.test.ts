@@ -3,7 +3,7 @@
 import { statfsSync } from 'node:fs';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, rmdir, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -14,7 +14,7 @@ import { engineBetween, type EngineBetween } from '../fixtures/bad-peers/engine-
 import { saysKilledAndIsNot } from '../fixtures/bad-peers/engine-that-lies.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
-import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
 const run = promisify(execFile);
@@ -126,17 +126,25 @@ describe('[53+] an allowance that ends in mid-attempt', () => {
 /** Whether this user may mount a file system of its own: needed to fill a disk without harm. */
 async function mounted(size: string): Promise<{ readonly folder: string; release(): Promise<void> } | undefined> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-disk-'));
-  const release = async (): Promise<void> => {
-    await run('umount', [folder]).catch(() => undefined);
-    await rm(folder, { recursive: true, force: true });
-  };
   try {
     await run('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', folder]);
-    return { folder, release };
   } catch {
-    await release();
+    await rmdir(folder);
     return undefined;
   }
+  return {
+    folder,
+    async release() {
+      // Busy for a moment after the last process in it has ended: nothing tells when the system has let go.
+      const unmounted = (): Promise<boolean> =>
+        run('umount', [folder]).then(
+          () => true,
+          () => false,
+        );
+      await eventually(`${folder} is unmounted`, unmounted, 60_000);
+      await rmdir(folder);
+    },
+  };
 }
 
 describe('[53+] a disk that is full in mid-attempt', () => {
