@@ -19,52 +19,6 @@ export function cleanOutput(bytes: Uint8Array): string {
 }
 
 /**
- * Output without what only decorates it: lines that underline the one above with three or more carets and tildes are left out (a single caret points, and stays), rules of
- * `=`, `-`, `_`, `*` or `#` are three characters long. The whole output is kept as evidence; this is what a model reads
- * again with every later request.
- */
-export function plainer(text: string): string {
-  return text
-    .split('\n')
-    .filter((line) => !/^\s*(?=[~^]{3,}\s*$)[~^]*\^/.test(line))
-    .map((line) => line.replace(/^(\s*)([=\-_*#])\2{9,}\s*$/, '$1$2$2$2'))
-    .join('\n');
-}
-
-/** Lines by which runners say that one test passed: unittest and cargo, pytest, Go, TAP, and those that print a tick. */
-const passedLine = /^(?:\S.* \.\.\. ok|\S+::\S+ PASSED(?:\s+\[\s*\d+%\])?|\s*--- PASS: .*|ok \d+ - .*|\s*[✓✔√] .*)$/u;
-
-/**
- * A failing check's output without the lines of tests that passed, whose number is said in their place: what has to be
- * read is what failed. A single one stays.
- */
-export function withoutPassed(text: string): string {
-  const lines = text.split('\n');
-  const passed = lines.filter((line) => passedLine.test(line)).length;
-  if (passed < 2) return text;
-  let said = false;
-  return lines
-    .flatMap((line) => {
-      if (!passedLine.test(line)) return [line];
-      if (said) return [];
-      said = true;
-      return [`[${passed} tests that passed are left out]`];
-    })
-    .join('\n');
-}
-
-/** Lines of a passing check's output that a model is shown: the runner's verdict comes last. */
-const passingLines = 6;
-
-/** The end of a passing check's output: what each passing test was called is of no use to whoever wants to go on. */
-export function passingEnd(text: string): string {
-  const lines = text.split('\n');
-  const left = lines.length - passingLines;
-  // Not for a line or two: the note would be longer than they.
-  return left < 4 ? text : `[${left} lines of a passing check left out]\n${lines.slice(left).join('\n').trimStart()}`;
-}
-
-/**
  * Head and tail of a text within `limit` bytes of UTF-8, cut at line ends where there are some near; what was cut is
  * said. The tail gets more: a test runner's verdict comes last.
  */
@@ -119,21 +73,4 @@ export function endLine(end: CommandEnd): string {
     default:
       return unreachable(end);
   }
-}
-
-/** Lines that test runners mark a failure with. */
-const failureMark =
-  /^\s*(?:E\s{2,}|AssertionError|\w*(?:Error|Exception)\b.*:|not ok \d|✖|✗|--- FAIL|panicked at|thread '.*' panicked|FAIL(?:ED)?\b)/;
-const assertionMark = /(?:AssertionError|ERR_ASSERTION|^E\s{2,}|assert(?:ion)? .*failed|!==|!=)/;
-
-/** The piece of a failed check's output that says what is wrong: around the first assertion, at most `limit` characters. */
-export function failureExcerpt(text: string, limit = 700): string {
-  const lines = text.split('\n');
-  let at = lines.findIndex((line) => assertionMark.test(line));
-  if (at === -1) at = lines.findIndex((line) => failureMark.test(line));
-  const part = at === -1 ? lines.slice(-8) : lines.slice(Math.max(0, at - 3), at + 6);
-  // The next failure's heading ends the piece.
-  const heading = part.findIndex((line, i) => i > 3 && /^[=-]{3,}$/.test(line.trim()));
-  const joined = (heading === -1 ? part : part.slice(0, heading)).join('\n').trim();
-  return joined.length <= limit ? joined : `${joined.slice(0, limit)}…`;
 }

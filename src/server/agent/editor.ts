@@ -10,12 +10,18 @@ export type EditResult =
 const viewLimit = 16_000;
 /** Characters of one line that a view shows. */
 const lineLimit = 2000;
-/** Lines shown around an edit. */
-const snippetLines = 4;
+/** Lines shown on each side of an edit: enough to see that indentation and neighbours are right. */
+const snippetLines = 2;
 
-/** Lines with number and tab, as `cat -n` prints them but without its padding, which costs a token a line. */
+/**
+ * Lines with number and tab, as `cat -n` prints them but without its padding, which costs a token a line. An empty line
+ * between others is just empty, as the numbers around it tell which it is: in code that is every fourth line, and a view is
+ * read again with every later request.
+ */
 export function numbered(lines: readonly string[], first: number): string {
-  return lines.map((line, i) => `${first + i}\t${cutLine(line)}`).join('\n');
+  return lines
+    .map((line, i) => (line === '' && i > 0 && i < lines.length - 1 ? '' : `${first + i}\t${cutLine(line)}`))
+    .join('\n');
 }
 
 function cutLine(line: string): string {
@@ -49,11 +55,12 @@ export function viewFile(
     last = end === -1 ? lines.length : Math.min(end, lines.length);
     if (end > lines.length) note = `\n(the file ends at line ${lines.length})`;
   }
-  return {
-    ok: true,
-    text: `${shown}, lines ${first}-${last} of ${lines.length}:\n${clipped(lines, first, last)}${note}`,
-  };
+  const extent =
+    first === 1 && last === lines.length ? `${count(lines.length)}` : `lines ${first}-${last} of ${lines.length}`;
+  return { ok: true, text: `${shown}, ${extent}:\n${clipped(lines, first, last)}${note}` };
 }
+
+const count = (lines: number): string => (lines === 1 ? '1 line' : `${lines} lines`);
 
 /** Numbers the lines, leaving out the middle where they are too long together. */
 function clipped(lines: readonly string[], first: number, last: number): string {
@@ -106,6 +113,11 @@ export function strReplace(
     }
   }
   const [at] = hits;
+  if (at === undefined && copiedNumbers(file.lf, old))
+    return {
+      ok: false,
+      text: 'Not changed: old_str has the line numbers of the view. Leave number and tab out, in new_str too.',
+    };
   if (at === undefined) {
     const near = help.nearest ? nearestRegion(linesOf(file.lf), linesOf(old)) : null;
     const shownNear =
@@ -151,11 +163,22 @@ export function insertLines(file: TextFile, shown: string, after: number, text: 
 /** The lines around an edit, numbered as they are now. */
 function snippet(file: TextFile, shown: string, first: number, last: number): string {
   const lines = linesOf(file.lf);
-  const from = Math.max(1, first - snippetLines);
-  const to = Math.min(lines.length, last + snippetLines);
+  let from = Math.max(1, first - snippetLines);
+  let to = Math.min(lines.length, last + snippetLines);
+  // Empty lines at its ends show nothing.
+  while (from < first && lines[from - 1] === '') from += 1;
+  while (to > last && lines[to - 1] === '') to -= 1;
   return lines.length === 0
-    ? `${shown} was changed; it is empty now.`
-    : `${shown} was changed. Lines ${from}-${to} now:\n${clipped(lines, from, to)}`;
+    ? `Changed; ${shown} is empty now.`
+    : `Changed. Lines ${from}-${to} now:\n${clipped(lines, from, to)}`;
+}
+
+/** True for a text that occurs once the numbers are taken away that a view puts before its lines. */
+function copiedNumbers(text: string, part: string): boolean {
+  const lines = part.split('\n');
+  const numbers = /^ *\d+\t/;
+  if (!lines.every((line) => line === '' || numbers.test(line))) return false;
+  return text.includes(lines.map((line) => line.replace(numbers, '')).join('\n'));
 }
 
 /** All places, overlapping ones too: an edit that could be meant in two ways is not made. */

@@ -4,15 +4,8 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { LoopSwitches } from '../../protocol/views.ts';
 import type { FileRead } from '../sandbox/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
-import {
-  cleanOutput,
-  endLine,
-  failureExcerpt,
-  headAndTail,
-  passingEnd,
-  plainer,
-  withoutPassed,
-} from './command-output.ts';
+import { failingOutput, failureExcerpt, passingOutput } from './check-output.ts';
+import { cleanOutput, endLine, headAndTail } from './command-output.ts';
 import { insertLines, strReplace, viewFile } from './editor.ts';
 import type { EditResult } from './editor.ts';
 import { quoteArgv } from './tokenizer.ts';
@@ -182,9 +175,9 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     const check = visibleChecks(contract).find((c) => c.id === id);
     if (check === undefined) throw new Error(`no visible check ${id}`);
     const result = await sandbox.run(id, signal);
-    const output = plainer(cleanOutput(result.output)).trimEnd();
+    const output = cleanOutput(result.output);
     const ok = result.end.kind === 'exit' && result.end.code === 0;
-    const lines = [headAndTail(ok ? passingEnd(output) : withoutPassed(output), check.showKiB * 1024)];
+    const lines = [headAndTail(ok ? passingOutput(output) : failingOutput(output), check.showKiB * 1024)];
     if (result.outputCut) lines.push('[the output was longer than what is kept; its rest is lost]');
     lines.push(endLine(result.end));
     if (ok && !result.outputCut) passed.add(id);
