@@ -328,7 +328,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     'image/list': () => images.list(),
     'image/prune': (params, { client }) => images.prune(params, client.hello.name),
 
-    'session/start': (params, { client }) => desk.start(client, params),
+    'session/start': (params, { client, signal }) => desk.start(client, params, signal),
     'session/list': ({ root, before, beforeSession, limit }) => {
       const rows = sessions.summaries({
         ...(root === undefined ? {} : { root }),
@@ -360,9 +360,9 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       return {};
     },
     'session/cancel': ({ session: id, token }, { client }) => {
-      if (!verifier.cancel(id)) return desk.cancel(client, id, token);
+      // Before anything is ended: a stale token changes nothing.
       control.check(client, sessions.get(id), token, 'cancel');
-      return session(id);
+      return verifier.cancel(id) ? session(id) : desk.cancel(client, id, token);
     },
     'session/attempt': ({ session: id, token, feedback }, { client }) =>
       desk.attempt(client, id, token, feedback ?? null),
@@ -386,7 +386,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     },
     'candidate/reject': ({ session: id, candidate, reviewer, comment, correct }) => {
       // Refused before anything is recorded: a rejection that asks for a correction is one act.
-      if (correct) desk.requireBudget(id);
+      if (correct) desk.requireQueue(id, comment);
       review.reject(id, candidate, reviewer, comment);
       if (correct) desk.queue(id, comment, null);
       return session(id);

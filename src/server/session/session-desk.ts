@@ -41,6 +41,8 @@ export class SessionDesk {
   readonly #drivers = new Map<SessionId, AttemptDriver>();
   /** Waiting attempts that could not be counted because the record could not be written. */
   readonly #stalled = new Set<SessionId>();
+  /** Everything is being settled for good: nothing begins any more. */
+  #ending = false;
 
   constructor(deps: SessionDeskDeps) {
     this.#deps = deps;
@@ -66,14 +68,22 @@ export class SessionDesk {
     });
   }
 
-  /** Every refusal comes before the first write, so nothing half-done stays. */
+  /**
+   * Every refusal comes before the first write, so nothing half-done stays. `signal` aborts when the client goes: then
+   * nobody would control what is started, nor ever be told of it.
+   */
   async start(
     client: ConnectedClient,
     params: ParsedParams<'session/start'>,
+    signal: AbortSignal,
   ): Promise<{ session: SessionView; token: FencingToken | null }> {
     const { sessions, contracts } = this.#deps;
     const contract = contracts.get(params.digest, params.root);
     const binding = await this.#deps.bind(params, contract);
+    if (this.#ending)
+      throw new EscrowError('KernelDraining', 'The Kernel is settling its work and will end.', 'Try again in a moment.');
+    if (signal.aborted)
+      throw new EscrowError('Cancelled', 'The start of the session was cancelled.', 'Start it again when you want it.');
     contracts.requireBaseline(params.digest, binding.image.digest);
     const key = qualificationKey(binding);
     const { budget } = contract.contract;
@@ -97,10 +107,10 @@ export class SessionDesk {
     return { session: this.view(state.id), token };
   }
 
-  /** Throws EscrowError BudgetSpent when no attempt is left. */
-  requireBudget(id: SessionId): void {
-    const ledger = this.#deps.sessions.ledger(this.#deps.sessions.get(id));
-    if (ledger.spent >= ledger.allowed) throw budgetSpent(ledger);
+  /** Throws what `queue` would throw now; writes nothing. */
+  requireQueue(id: SessionId, feedback: string | null): void {
+    const attempt = AttemptId.parse(freshId('att'));
+    this.#deps.sessions.ask(id, { kind: 'queue', attempt, feedback, token: null });
   }
 
   /** Queues another attempt. Throws EscrowError BudgetSpent, WrongState, StaleAuthority. */
@@ -212,6 +222,7 @@ export class SessionDesk {
 
   /** Settles all that runs with this trigger; what waits stays recorded as waiting. */
   settleAll(trigger: SettlementTrigger): void {
+    this.#ending = true;
     for (const abort of this.#waiting.values()) abort.abort();
     for (const driver of this.#drivers.values()) driver.settle(trigger);
   }
@@ -233,7 +244,8 @@ export class SessionDesk {
 
   #enqueue(id: SessionId): void {
     const queued = this.#deps.sessions.get(id).queued;
-    if (queued === null || queued.parked !== null || this.#waiting.has(id) || this.#drivers.has(id)) return;
+    if (this.#ending || queued === null || queued.parked !== null) return;
+    if (this.#waiting.has(id) || this.#drivers.has(id)) return;
     const abort = new AbortController();
     this.#waiting.set(id, abort);
     this.#deps.tasks.own('an attempt', this.#waitAndRun(id, queued.attempt, abort));

@@ -166,7 +166,8 @@ export class Verifier {
     const { sessions, contracts, slots } = this.#deps;
     const abort = new AbortController();
     this.#active.set(run, abort);
-    const signal = outer === undefined ? abort.signal : AbortSignal.any([abort.signal, outer]);
+    // One that follows an attempt which ended during a drain begins no new work either.
+    const signal = AbortSignal.any([abort.signal, this.#ending.signal, ...(outer === undefined ? [] : [outer])]);
     const finish = (
       result: 'passed' | 'failed' | 'incomplete',
       reasons: readonly string[],
