@@ -91,17 +91,25 @@ export async function applyChanges(request: IntegrateRequest): Promise<Applied> 
   await journals.write(applying);
   const failure = await carryOut(tree, applying);
   if (failure === null) {
-    for (const folder of (request.emptyFolders ?? []).toReversed()) await tree.removeFolder(folder);
-    await journals.remove(id);
+    // The files are as they should be and were read back: a folder or a journal that can't be removed changes nothing
+    // of that. A journal whose end is recorded is removed at the next start.
+    for (const folder of (request.emptyFolders ?? []).toReversed()) await leftIfStuck(tree.removeFolder(folder));
+    await leftIfStuck(journals.remove(id));
     return { state: 'applied', newFolders };
   }
   const left = await takeBack(request, applying);
-  if (left.length > 0) {
-    await journals.remove(id);
-    return { state: 'partial', reason: failure.message, paths: left };
-  }
-  await journals.remove(id);
+  await leftIfStuck(journals.remove(id));
+  if (left.length > 0) return { state: 'partial', reason: failure.message, paths: left };
   throw failure;
+}
+
+/** Waits for a removal; what the system refuses to remove stays. */
+async function leftIfStuck(removal: Promise<unknown>): Promise<void> {
+  try {
+    await removal;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+  }
 }
 
 export interface Recovered {

@@ -19,6 +19,7 @@ import {
   refuseUnsaved,
   reversed,
   standing,
+  type Applied,
 } from './integrate.ts';
 import { openJournalStore, type FileChange, type JournalStore } from './integration-journal.ts';
 import { openTreeFiles, type TreeFiles } from './tree-files.ts';
@@ -110,15 +111,17 @@ export class ReviewDesk {
         unsaved: unsaved.known ? 'none' : 'unknown',
       });
       this.#deps.at('integration-intended');
+      let applied: Applied;
+      let moved: readonly RelPath[];
       try {
         refuseUnsaved(changes, unsaved.paths);
         const tree = await this.#openTree(state.root);
-        const moved = await movedFiles(
+        moved = await movedFiles(
           tree,
           this.#deps.contracts.get(state.contractDigest, state.root).contract.files,
           this.#candidate(state, candidate).files,
         );
-        const applied = await applyChanges({
+        applied = await applyChanges({
           id,
           purpose: 'integrate',
           tree,
@@ -126,22 +129,17 @@ export class ReviewDesk {
           changes,
           bytesOf: (sha256) => this.#deps.artefacts.get(sha256),
         });
-        this.#deps.at('integration-applied');
-        const seen =
-          applied.state === 'applied'
-            ? { state: 'integrated' as const, reason: null }
-            : { state: 'partial' as const, reason: applied.reason };
-        sessions.execute(session, {
-          kind: 'observe-integration',
-          id,
-          ...seen,
-          moved,
-          newFolders: applied.state === 'applied' ? applied.newFolders : [],
-        });
       } catch (error) {
         this.#observe(session, id, 'refused', error);
         throw error;
       }
+      this.#deps.at('integration-applied');
+      const seen =
+        applied.state === 'applied'
+          ? { state: 'integrated' as const, reason: null, newFolders: applied.newFolders }
+          : { state: 'partial' as const, reason: applied.reason, newFolders: [] };
+      // Not a refusal where this can't be recorded: it stays intended, and the next start looks at the files.
+      sessions.execute(session, { kind: 'observe-integration', id, moved, ...seen });
       return this.#row(session, id);
     });
   }
@@ -157,10 +155,11 @@ export class ReviewDesk {
       }
       sessions.execute(session, { kind: 'intend-undo', id });
       this.#deps.at('undo-intended');
+      let applied: Applied;
       try {
         const changes = reversed(changesOf(owner.files));
         refuseUnsaved(changes, (await this.#unsaved(state.root, changes)).paths);
-        const applied = await applyChanges({
+        applied = await applyChanges({
           id,
           purpose: 'undo',
           emptyFolders: owner.newFolders,
@@ -169,14 +168,14 @@ export class ReviewDesk {
           changes,
           bytesOf: (sha256) => this.#deps.artefacts.get(sha256),
         });
-        this.#deps.at('undo-applied');
-        const [seen, reason] =
-          applied.state === 'applied' ? (['undone', null] as const) : (['undo_refused', applied.reason] as const);
-        sessions.execute(session, { kind: 'observe-integration', id, state: seen, reason, moved: [] });
       } catch (error) {
         this.#observe(session, id, 'undo_refused', error);
         throw error;
       }
+      this.#deps.at('undo-applied');
+      const [seen, reason] =
+        applied.state === 'applied' ? (['undone', null] as const) : (['undo_refused', applied.reason] as const);
+      sessions.execute(session, { kind: 'observe-integration', id, state: seen, reason, moved: [] });
       return this.#row(session, id);
     });
   }

@@ -322,6 +322,24 @@ describe('integration into a working tree', () => {
     expect(await tree()).toEqual({ a: 'worked on' });
   });
 
+  it('what can not be cleaned up afterwards makes no refusal of a change that is there', async () => {
+    const stuck = (code: string) => () => Promise.reject(Object.assign(new Error(code), { code }));
+    await put('src/a.py', 'old');
+    const changes = [change('src/a.py', 'old', 'new'), change('src/deep/b.py', null, 'b')];
+    const lost: JournalStore = { ...journals, remove: stuck('EACCES') };
+    const applied = await apply(changes, { journals: lost });
+    expect(applied).toEqual({ state: 'applied', newFolders: ['src/deep'] });
+    // The journal stayed: the next start removes it, as the end of this integration is on record.
+    expect(await journalsLeft()).toHaveLength(1);
+    expect(await recover(false)).toEqual([]);
+    expect(await journalsLeft()).toEqual([]);
+    const busy: TreeFiles = { ...(await openTreeFiles(root)), removeFolder: stuck('EBUSY') };
+    await expect(
+      apply(reversed(changes), { purpose: 'undo', tree: busy, emptyFolders: ['src/deep'] }),
+    ).resolves.toMatchObject({ state: 'applied' });
+    expect(await tree()).toEqual({ 'src/': 'folder', 'src/a.py': 'old', 'src/deep/': 'folder' });
+  });
+
   it('tells which other files of the snapshot have moved on', async () => {
     await put('same', '1');
     await put('changed', '2');
