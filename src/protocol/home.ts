@@ -95,19 +95,24 @@ async function refuseOpenParents(folder: string): Promise<void> {
  * answers ENOENT below a folder that exists (as /proc does).
  */
 async function makeFolders(folder: string): Promise<void> {
+  const fault = await makeFolder(folder);
+  if (fault === undefined) return;
+  const parent = path.dirname(folder);
+  if (codeOf(fault) !== 'ENOENT' || parent === folder) throw fault;
+  if ((await lstat(parent).catch(() => undefined)) === undefined) await makeFolders(parent);
+  // Also where the parent is there by now: another process may have made it since. Where it is not that, the same comes again.
+  const again = await makeFolder(folder);
+  if (again !== undefined) throw again;
+}
+
+/** What kept a folder from being made, or undefined where it is there. */
+async function makeFolder(folder: string): Promise<NodeJS.ErrnoException | undefined> {
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    const code = codeOf(error);
-    if (code === 'EEXIST') return;
-    const parent = path.dirname(folder);
-    if (code !== 'ENOENT' || parent === folder || (await lstat(parent).catch(() => undefined)) !== undefined)
-      throw error;
-    await makeFolders(parent);
-    await mkdir(folder, { mode: 0o700 }).catch((again: unknown) => {
-      if (codeOf(again) !== 'EEXIST') throw again;
-    });
+    if (codeOf(error) !== 'EEXIST') return error as NodeJS.ErrnoException;
   }
+  return undefined;
 }
 
 /**

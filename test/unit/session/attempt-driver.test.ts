@@ -119,6 +119,8 @@ function judge(bench: Bench, shaky: ShakySandbox): void {
   expect(bench.store.verifyChains()).toEqual([]);
 }
 
+/** Each run opens a store or two on the disk. */
+const numRuns = process.env['ESCROW_TEST_FULL'] === '1' ? 200 : 40;
 const fault = fc.constantFrom<Fault>('none', 'none', 'silent', 'unconfirmed', 'vanish');
 
 describe('whatever the engine does', () => {
@@ -132,7 +134,7 @@ describe('whatever the engine does', () => {
         expect(await toEnd(bench.driver.drive())).toBe(true);
         judge(bench, shaky);
       }),
-      { numRuns: 60 },
+      { numRuns },
     );
   });
 
@@ -167,7 +169,7 @@ describe('whatever the engine does', () => {
             expect(two.store.head()).toBe(seq);
           },
         ),
-        { numRuns: 60 },
+        { numRuns },
       );
     },
   );
