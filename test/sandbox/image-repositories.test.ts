@@ -1,13 +1,12 @@
 // Real projects from contract to verified candidate: some hundred npm packages with vitest, compiled wheels with pytest,
 // and a repository of some thousand files. Minutes, and the network: only with ESCROW_TEST_FULL=1.
-import { execFile } from 'node:child_process';
 import { writeFile, mkdir } from 'node:fs/promises';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ImageRecord } from '../../src/protocol/images.ts';
 import type { ContractDigest } from '../../src/protocol/primitives.ts';
 import type { SessionView } from '../../src/protocol/views.ts';
+import { plainGit } from '../fixtures/git-repository.ts';
 import { imageRepository, replacement, type ImageRepository } from '../fixtures/image-repository.ts';
 import { sessionAt, settled, startSession, verified, writeScript } from '../fixtures/journey.ts';
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
@@ -216,7 +215,7 @@ def test_compiled_code_runs():
         if (n < 100) await mkdir(folder, { recursive: true });
         await writeFile(path.join(folder, `${n}.txt`), `${n}\n`.padEnd(14_000, 'x'));
       }
-      await promisify(execFile)('git', ['add', '-A'], { cwd: repo.root });
+      await plainGit(repo.root, 'add', '-A');
       const bounded = kernel.kernel.call('contract/freeze', { path: repo.contract });
       await expect(bounded).rejects.toMatchObject({
         code: 'InvalidContract',

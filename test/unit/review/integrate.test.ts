@@ -30,6 +30,7 @@ import { openJournalStore } from '../../../src/server/review/integration-journal
 import type { FileChange, JournalStore } from '../../../src/server/review/integration-journal.ts';
 import { openTreeFiles } from '../../../src/server/review/tree-files.ts';
 import type { TreeFiles } from '../../../src/server/review/tree-files.ts';
+import { plainGit } from '../../fixtures/git-repository.ts';
 
 const id = 'int_0123456789ab' as IntegrationId;
 /** Thrown where a test ends the process; nothing may be caught on the way and "repaired". */
@@ -152,11 +153,9 @@ describe('integration into a working tree', () => {
 
   it('never touches HEAD, index or branches', async () => {
     await put('a', '1');
-    const git = (...args: string[]): string =>
-      execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { cwd: root, encoding: 'utf8' });
-    git('init', '-q');
-    git('add', '-A');
-    git('commit', '-qm', 'x');
+    await plainGit(root, 'init', '-q');
+    await plainGit(root, 'add', '-A');
+    await plainGit(root, 'commit', '-qm', 'x');
     const before = await tree(path.join(root, '.git'));
     await apply([change('a', '1', '2'), change('b', null, '3')]);
     expect(await tree(path.join(root, '.git'))).toEqual(before);
