@@ -21,15 +21,15 @@ export class Outbox {
   }
 
   /** Queues lines that are made one by one when there is room; jobs keep their order. A buffer brings its newline. */
-  send(lines: Iterable<string | Buffer>): void {
-    this.#jobs.push(lines[Symbol.iterator]());
+  send(lines: Iterator<string | Buffer>): void {
+    this.#jobs.push(lines);
     this.#flush();
   }
 
   /** Says a line only if it can go out now: a heartbeat that waited would be a lie. */
   sendIfIdle(line: () => string): void {
     if (this.#out.writableLength > 0 || this.#jobs.length > 0) return;
-    this.send([line()]);
+    this.send([line()].values());
   }
 
   /** Forgets what was meant for a client that is gone. Each iterator is told, so that it can give back its bytes. */

@@ -53,12 +53,13 @@ export function supervisorProcess(): number | undefined {
   return found === undefined ? undefined : Number(found);
 }
 
-/** Undefined where the process is gone. */
+/** Undefined where the process is gone; empty where it can't be looked at, which is not known to be gone. */
 function statusOf(pid: string): string | undefined {
   try {
     return readFileSync(`/proc/${pid}/status`, 'latin1');
-  } catch {
-    return undefined;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === 'ENOENT' || code === 'ESRCH' ? undefined : '';
   }
 }
 

@@ -448,7 +448,9 @@ export class Supervisor {
     let mark: AuditMark | null;
     try {
       done = work();
-      if (done.bytes !== undefined && this.#queuedBytes + done.bytes.length > channelBounds.queuedBytes) {
+      // What a command printed is bounded by itself; that it ran must not be answered with a refusal.
+      const waits = request.t === 'run' ? 0 : (done.bytes?.length ?? 0);
+      if (this.#queuedBytes + waits > channelBounds.queuedBytes && waits > 0) {
         throw new Refusal('busy', 'too many bytes wait to be taken');
       }
       mark = isAudited(request.t) ? this.#record(request, 'done', done.result) : null;
@@ -495,23 +497,41 @@ export class Supervisor {
   }
 
   #say(body: Body<FromExecutor>): void {
-    this.#out.send([this.#line(body)]);
+    this.#out.send([this.#line(body)].values());
   }
 
-  *#carry(id: number, bytes: Buffer = Buffer.alloc(0), last: Body<FromExecutor>): Generator<string | Buffer> {
-    this.#queuedBytes += bytes.length;
-    try {
-      for (let seq = 0; seq * channelBounds.chunkBytes < bytes.length; seq += 1) {
-        const start = seq * channelBounds.chunkBytes;
-        const data = bytes.subarray(start, start + channelBounds.chunkBytes).toString('base64');
-        // Put together by hand: base64 needs no escaping, and most of what is sent is this.
-        const envelope = this.#line({ t: 'data', id, seq, data: '' }).slice(0, -'"}'.length);
-        yield Buffer.from(`${envelope}${data}"}\n`, 'latin1');
-      }
-      yield this.#line(last);
-    } finally {
-      this.#queuedBytes -= bytes.length;
+  /** An answer as lines. Its bytes count from here on until the last line is made or the answer is given up. */
+  #carry(id: number, bytes: Buffer = Buffer.alloc(0), last: Body<FromExecutor>): Iterator<string | Buffer> {
+    const lines = this.#linesOf(id, bytes, last);
+    let waiting = bytes.length;
+    this.#queuedBytes += waiting;
+    const over = (): void => {
+      this.#queuedBytes -= waiting;
+      waiting = 0;
+    };
+    return {
+      next: () => {
+        const line = lines.next();
+        if (line.done === true) over();
+        return line;
+      },
+      // Not the generator's own: one that has not begun would not hear of it.
+      return: () => {
+        over();
+        return { done: true, value: undefined };
+      },
+    };
+  }
+
+  *#linesOf(id: number, bytes: Buffer, last: Body<FromExecutor>): Generator<string | Buffer> {
+    for (let seq = 0; seq * channelBounds.chunkBytes < bytes.length; seq += 1) {
+      const start = seq * channelBounds.chunkBytes;
+      const data = bytes.subarray(start, start + channelBounds.chunkBytes).toString('base64');
+      // Put together by hand: base64 needs no escaping, and most of what is sent is this.
+      const envelope = this.#line({ t: 'data', id, seq, data: '' }).slice(0, -'"}'.length);
+      yield Buffer.from(`${envelope}${data}"}\n`, 'latin1');
     }
+    yield this.#line(last);
   }
 
   #line(body: Body<FromExecutor>): string {

@@ -23,8 +23,6 @@ export const channelBounds = {
   policyBytes: 8 * 1024 * 1024,
   /** Files in a workspace: below its inode limit, so that folders and temporaries still fit. */
   files: 16_000,
-  /** Requests that may wait for an answer at a time. */
-  outstanding: 64,
   /** Bytes that the supervisor keeps for answers that were not taken yet. */
   queuedBytes: 48 * 1024 * 1024,
   /** The audit log; when it is full nothing more is done, so that nothing happens unrecorded. */

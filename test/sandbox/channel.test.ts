@@ -65,6 +65,33 @@ const nothing = { entries: 0, head: null };
 
 const edited = async (sandbox: Sandbox, text: string, from: string) => sandbox.write(path, bytesOf(text), sha256(from));
 
+describe('many bytes asked for at once', () => {
+  const large = { ...parts, files: [file('src/a.py', 'x'.repeat(15 * 1024 * 1024))], readable: [path] };
+
+  it('wait in the supervisor up to its bound; what is beyond is refused, and nothing else suffers', async () => {
+    const sandbox = await bench.service.provision(bench.spec(large), async () => {});
+    const asked = await Promise.allSettled(Array.from({ length: 12 }, () => sandbox.read(path, 'agent')));
+    const refused = asked.filter((one) => one.status === 'rejected').map(({ reason }) => (reason as Error).message);
+    expect(refused).toContain('too many bytes wait to be taken');
+    expect(asked.filter((one) => one.status === 'fulfilled').length).toBeGreaterThan(0);
+    // A command that ran is answered with its result, however much waits.
+    const [ran] = await Promise.all([
+      sandbox.run('true'),
+      Promise.allSettled(Array.from({ length: 12 }, () => sandbox.read(path, 'agent'))),
+    ]);
+    expect(ran.end).toEqual({ kind: 'exit', code: 0 });
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    sandbox.detach();
+  });
+
+  it('by people are looked at one after the other: none is refused', async () => {
+    const sandbox = await bench.service.provision(bench.spec(large), async () => {});
+    const looks = await Promise.all(Array.from({ length: 8 }, () => sandbox.read(path, 'person')));
+    expect(new Set(looks.map((look) => look.sha256)).size).toBe(1);
+    sandbox.detach();
+  });
+});
+
 describe('attaching again', () => {
   it('[28=] [31=] [32=] [34=] in the same Kernel goes on with the same audit', async () => {
     const { sandbox, spec } = await sandboxWithSpec();

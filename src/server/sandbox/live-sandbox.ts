@@ -53,6 +53,8 @@ export class LiveSandbox implements Sandbox {
   #quiet: boolean | undefined;
   /** Commands take turns: the supervisor runs one at a time. */
   #turn: Promise<unknown> = Promise.resolve();
+  /** So do looks of people: a window that asks for everything at once must not crowd out the agent. */
+  #looking: Promise<unknown> = Promise.resolve();
 
   constructor(parts: LiveSandboxParts) {
     this.#parts = parts;
@@ -74,7 +76,8 @@ export class LiveSandbox implements Sandbox {
     if (!(by === 'agent' ? this.#readable : this.#known).has(path)) {
       await this.#denied(`read ${path}`, 'not a readable file');
     }
-    const { result, bytes } = await this.#ask('read', { path, by }, {}, signal);
+    const ask = () => this.#ask('read', { path, by }, {}, signal);
+    const { result, bytes } = await (by === 'agent' ? ask() : this.#inTurn(ask));
     return { bytes, mode: result.mode, sha256: result.sha256 };
   }
 
@@ -124,7 +127,7 @@ export class LiveSandbox implements Sandbox {
   }
 
   async manifest(): Promise<readonly FileEntry[]> {
-    return (await this.#report()).files;
+    return (await this.#inTurn(() => this.#report())).files;
   }
 
   /** Never throws: what could not be read is said in the result. */
@@ -204,6 +207,12 @@ export class LiveSandbox implements Sandbox {
     const parsed = WorkspaceReport.safeParse(JSON.parse(bytes.toString('utf8')));
     if (!parsed.success) throw new SandboxFault('channel', 'the manifest is not in the agreed form');
     return parsed.data;
+  }
+
+  #inTurn<T>(look: () => Promise<T>): Promise<T> {
+    const mine = this.#looking.then(look);
+    this.#looking = mine.catch(() => undefined);
+    return mine;
   }
 
   async #denied(request: string, reason: string): Promise<never> {
