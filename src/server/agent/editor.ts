@@ -56,7 +56,7 @@ export function viewFile(
     if (end > lines.length) note = `\n(the file ends at line ${lines.length})`;
   }
   const extent =
-    first === 1 && last === lines.length ? `${count(lines.length)}` : `lines ${first}-${last} of ${lines.length}`;
+    first === 1 && last === lines.length ? count(lines.length) : `lines ${first}-${last} of ${lines.length}`;
   return { ok: true, text: `${shown}, ${extent}:\n${clipped(lines, first, last)}${note}` };
 }
 

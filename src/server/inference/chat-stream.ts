@@ -21,14 +21,15 @@ export function refuseEndless(watch: RepetitionWatch, piece: string): void {
 /** Reads the lines of an answer of `/api/chat`. `model` is the tag that was asked. */
 export function ollamaAnswerReader(model: string, onEvent: (event: ChatEvent) => void): AnswerReader<Chunk> {
   const asked = canonicalTag(model);
-  const content: string[] = [];
-  const thinking: string[] = [];
+  let content = '';
+  let thinking = '';
   const calls: ToolCall[] = [];
   const repetition = new RepetitionWatch();
   let last: Chunk | null = null;
 
   const text = (kind: 'thinking' | 'content', piece: string): void => {
-    (kind === 'thinking' ? thinking : content).push(piece);
+    if (kind === 'thinking') thinking += piece;
+    else content += piece;
     refuseEndless(repetition, piece);
     onEvent({ kind, text: piece });
   };
@@ -78,12 +79,18 @@ export function ollamaAnswerReader(model: string, onEvent: (event: ChatEvent) =>
           'not_generated',
           `the engine answered "${last.done_reason}" and generated nothing`,
         );
-      return { ...splitThinking(content.join(''), thinking.join('')), toolCalls: calls, last };
+      return {
+        ...splitThinking(content, thinking),
+        toolCalls: calls,
+        doneReason: last.done_reason ?? '',
+        last,
+      };
     },
   };
 }
 
-const plainMembers = new Set(['model', 'created_at', 'message', 'done']);
+/** Members of a line that is nothing but a piece of content, and of its message. */
+const pieceMembers = { line: 4, message: 2 } as const;
 
 /**
  * The text of a line that holds nothing but a piece of content: these four members, two in the message, `done` false,
@@ -92,12 +99,12 @@ const plainMembers = new Set(['model', 'created_at', 'message', 'done']);
 function pieceOf(value: unknown, model: string): string | null {
   if (typeof value !== 'object' || value === null) return null;
   const line = value as Readonly<Record<string, unknown>>;
-  if (line['done'] !== false || line['model'] !== model) return null;
-  for (const key in line) if (!plainMembers.has(key)) return null;
+  if (line['done'] !== false || line['model'] !== model || typeof line['created_at'] !== 'string') return null;
   const message = line['message'];
   if (typeof message !== 'object' || message === null) return null;
   const { role, content } = message as Readonly<Record<string, unknown>>;
   if (typeof role !== 'string' || typeof content !== 'string') return null;
-  for (const key in message) if (key !== 'role' && key !== 'content') return null;
-  return content;
+  return Object.keys(line).length === pieceMembers.line && Object.keys(message).length === pieceMembers.message
+    ? content
+    : null;
 }

@@ -168,8 +168,8 @@ export interface CompletionEnd {
 
 /** Reads the events of an answer. `model` is the id that was asked. */
 export function completionReader(model: string, onEvent: (event: ChatEvent) => void): AnswerReader<CompletionEnd> {
-  const content: string[] = [];
-  const thinking: string[] = [];
+  let content = '';
+  let thinking = '';
   const calls: { id: string | null; name: string; text: string }[] = [];
   const repetition = new RepetitionWatch();
   let end: CompletionEnd | null = null;
@@ -222,13 +222,13 @@ export function completionReader(model: string, onEvent: (event: ChatEvent) => v
       for (const { delta, finish_reason: reason } of chunk.choices) {
         const thought = delta?.reasoning_content ?? delta?.reasoning ?? '';
         if (thought !== '') {
-          thinking.push(thought);
+          thinking += thought;
           refuseEndless(repetition, thought);
           onEvent({ kind: 'thinking', text: thought });
         }
         const text = delta?.content ?? '';
         if (text !== '') {
-          content.push(text);
+          content += text;
           refuseEndless(repetition, text);
           onEvent({ kind: 'content', text });
         }
@@ -252,7 +252,12 @@ export function completionReader(model: string, onEvent: (event: ChatEvent) => v
     end(): Answer<CompletionEnd> {
       if (!over || end === null || end.doneReason === null)
         throw new Fault('transport', 'no_done', 'the stream ended with status 200 and without its end');
-      return { ...splitThinking(content.join(''), thinking.join('')), toolCalls: calls.map(whole), last: end };
+      return {
+        ...splitThinking(content, thinking),
+        toolCalls: calls.map(whole),
+        doneReason: end.doneReason,
+        last: end,
+      };
     },
   };
 }

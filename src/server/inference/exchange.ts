@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Sha256 } from '../../protocol/primitives.ts';
 import { Fault, asFault } from './fault.ts';
-import { readAll } from './http.ts';
+import type { EngineTiming } from './engine-deps.ts';
+import { readAll, readEach } from './http.ts';
 import type { HttpClient } from './http.ts';
 import type { ChatEvent, InferenceFailure, ToolCall } from './port.ts';
 import { defaultStreamLimits, LineReader } from './stream-reader.ts';
@@ -13,6 +14,7 @@ export interface Answer<L> {
   readonly content: string;
   readonly thinking: string;
   readonly toolCalls: readonly ToolCall[];
+  readonly doneReason: string;
   readonly last: L;
 }
 
@@ -41,15 +43,9 @@ export type ExchangeOutcome<L> =
       readonly message: string;
       readonly last: L | null;
       readonly raw: Uint8Array | null;
+      /** The engine answered with a refusal, to its end: nothing goes on behind it. */
+      readonly refused: boolean;
     };
-
-/** Milliseconds; see `OllamaEngineOptions`. */
-export interface ExchangeTiming {
-  readonly stallMs: number;
-  readonly loadMs: number;
-  readonly probeMs: number;
-  readonly answerMs: number;
-}
 
 export interface ExchangeOptions {
   readonly path: string;
@@ -57,14 +53,11 @@ export interface ExchangeOptions {
   readonly probePath: string;
   readonly framing: Framing;
   readonly numPredict: number;
-  readonly timing: ExchangeTiming;
+  readonly timing: Omit<EngineTiming, 'idleMs'>;
   readonly monotonic: () => number;
   readonly onEvent: (event: ChatEvent) => void;
   readonly signal: AbortSignal;
 }
-
-/** Big models load in minutes; 120 s without a token is far beyond any model that is of use. */
-export const defaultTiming: ExchangeTiming = { stallMs: 120_000, loadMs: 600_000, probeMs: 2000, answerMs: 10_000 };
 
 /** Probes in a row that may stay unanswered before a silent engine is called dead. */
 const silentProbes = 3;
@@ -86,6 +79,7 @@ export async function exchange<L>(
   const received: Uint8Array[] = [];
   const hash = createHash('sha256');
   let answered = false;
+  let refused = false;
 
   const first = watchFirstLine(http, options, (fault) => {
     inner.abort(fault);
@@ -102,6 +96,7 @@ export async function exchange<L>(
       stall.fed();
       const bytes = await readAll(reply.body, 65_536).catch(() => new Uint8Array());
       received.push(bytes);
+      refused = reply.body.complete;
       if (signal.aborted) throw signal.reason as Error;
       const message = errorText(refusalBody(bytes));
       const symptom = classifyEngineError(reply.status, message);
@@ -109,6 +104,9 @@ export async function exchange<L>(
     }
 
     const lines = new LineReader(
+      (value) => {
+        reader.take(value);
+      },
       {
         ...defaultStreamLimits,
         // Some 150 to 250 bytes a line as a rule; 1,024 leaves room for long names and ids.
@@ -118,21 +116,15 @@ export async function exchange<L>(
       },
       options.framing,
     );
-    for await (const chunk of reply.body as AsyncIterable<Buffer>) {
+    await readEach(reply.body, (chunk) => {
       received.push(chunk);
       hash.update(chunk);
-      let whole = false;
-      for (const value of lines.push(chunk)) {
-        reader.take(value);
-        whole = true;
-      }
-      if (!whole) continue;
       // Only a whole line is a sign of life.
+      if (!lines.push(chunk)) return;
       first.stop();
       stall.fed();
-    }
-    const rest = lines.end();
-    if (rest !== undefined) reader.take(rest);
+    });
+    lines.end();
     return {
       ok: true,
       answer: reader.end(),
@@ -145,7 +137,15 @@ export async function exchange<L>(
       : inner.signal.aborted
         ? (inner.signal.reason as Fault)
         : asFault(error, answered);
-    return { ok: false, kind: fault.kind, code: fault.code, message: fault.message, last: reader.last, raw: raw() };
+    return {
+      ok: false,
+      kind: fault.kind,
+      code: fault.code,
+      message: fault.message,
+      last: reader.last,
+      raw: raw(),
+      refused,
+    };
   } finally {
     stall.stop();
     first.stop();

@@ -90,6 +90,9 @@ export interface LoadedModel {
   readonly sizeVram: number | null;
 }
 
+/** What was seen of an engine's working on our last request: never more than it shows. */
+export type Idle = 'idle' | 'busy' | 'unknown';
+
 export interface InferenceEngine {
   readonly kind: EngineKind;
   readonly host: string;
@@ -112,6 +115,9 @@ export interface InferenceEngine {
     onEvent: (event: ChatEvent) => void,
     signal: AbortSignal,
   ): Promise<ChatTurn>;
-  /** What the engine says after an abort: engines rarely tell, so usually `unknown`. Bounded wait. */
-  idle(tag: string): Promise<'idle' | 'busy' | 'unknown'>;
+  /**
+   * Waits, bounded by some two seconds, for signs that the engine works on no request of ours any more. `unknown` where it
+   * shows none. A request after one that was given up waits for the same, longer, before it is sent.
+   */
+  idle(tag: string): Promise<Idle>;
 }

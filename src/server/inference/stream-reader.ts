@@ -36,6 +36,7 @@ export const doneMarker = Symbol('[DONE]');
  * JSON value or `[DONE]`, and anything else is malformed.
  */
 export class LineReader {
+  readonly #take: (value: unknown) => void;
   readonly #limits: StreamLimits;
   readonly #framing: Framing;
   #pending: Uint8Array[] = [];
@@ -43,27 +44,31 @@ export class LineReader {
   #total = 0;
   #lines = 0;
 
-  constructor(limits: StreamLimits = defaultStreamLimits, framing: Framing = 'json-lines') {
+  /** `take` is given each value as soon as its line is whole. What it throws, `push` and `end` throw. */
+  constructor(
+    take: (value: unknown) => void,
+    limits: StreamLimits = defaultStreamLimits,
+    framing: Framing = 'json-lines',
+  ) {
+    this.#take = take;
     this.#limits = limits;
     this.#framing = framing;
   }
 
-  /** Gives the complete lines, parsed. Throws StreamFault; after that the reader is of no use. */
-  *push(chunk: Uint8Array): Generator<unknown, void, void> {
+  /** Takes bytes; true where they completed a line that carries something. Throws StreamFault; then it is of no use. */
+  push(chunk: Uint8Array): boolean {
     this.#total += chunk.length;
     if (this.#total > this.#limits.totalBytes)
       throw new StreamFault('response_too_long', `the response is longer than ${this.#limits.totalBytes} bytes`);
     let from = 0;
+    let whole = false;
     const last = chunk.lastIndexOf(10);
     // Many whole lines at once, as an engine sends them that is faster than its reader: decoded together. UTF-8 never
     // has the byte of LF inside a character, so the lines are the same; none can be too long; a doubt goes line by line.
     if (this.#pendingBytes === 0 && last > 0 && last <= this.#limits.lineBytes) {
-      const whole = chunk.subarray(0, last);
-      if (isUtf8(whole)) {
-        for (const text of Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength).toString('utf8').split('\n')) {
-          const value = this.#read(text);
-          if (value !== undefined) yield value;
-        }
+      const lines = chunk.subarray(0, last);
+      if (isUtf8(lines)) {
+        for (const text of textOf(lines).split('\n')) if (this.#read(text)) whole = true;
         from = last + 1;
       }
     }
@@ -77,7 +82,7 @@ export class LineReader {
           this.#pending.push(chunk.subarray(from, to));
           this.#pendingBytes += to - from;
         }
-        return;
+        return whole;
       }
       const line =
         this.#pendingBytes === 0
@@ -85,38 +90,41 @@ export class LineReader {
           : Buffer.concat([...this.#pending, chunk.subarray(from, to)]);
       this.#pending = [];
       this.#pendingBytes = 0;
-      const value = this.#parse(line);
-      if (value !== undefined) yield value;
+      if (this.#parse(line)) whole = true;
       from = newline + 1;
     }
   }
 
-  /** The last line where it lacks its LF; undefined where nothing is left over. Throws StreamFault. */
-  end(): unknown {
-    if (this.#pendingBytes === 0) return undefined;
+  /** Reads the last line where it lacks its LF. Throws StreamFault. */
+  end(): void {
+    if (this.#pendingBytes === 0) return;
     const line = Buffer.concat(this.#pending);
     this.#pending = [];
     this.#pendingBytes = 0;
-    return this.#parse(line);
+    this.#parse(line);
   }
 
-  /** Undefined for a line that carries nothing. */
-  #parse(line: Uint8Array): unknown {
+  #parse(line: Uint8Array): boolean {
     if (!isUtf8(line)) throw new StreamFault('invalid_utf8', `line ${this.#lines + 1} is not UTF-8`);
-    return this.#read(Buffer.from(line.buffer, line.byteOffset, line.byteLength).toString('utf8'));
+    return this.#read(textOf(line));
   }
 
-  #read(text: string): unknown {
+  /** False for a line that carries nothing. */
+  #read(text: string): boolean {
     this.#lines += 1;
     if (this.#lines > this.#limits.lines)
       throw new StreamFault('too_many_lines', `more than ${this.#limits.lines} lines`);
-    if (this.#framing === 'json-lines') return this.#json(text);
+    if (this.#framing === 'json-lines') {
+      this.#take(this.#json(text));
+      return true;
+    }
     const field = /^(?:(data|error): ?|(?::|event:|id:|retry:|\r?$))/.exec(text);
     if (field === null) throw new StreamFault('malformed_line', `line ${this.#lines} is not a field of an event`);
-    if (field[1] === undefined) return undefined;
+    if (field[1] === undefined) return false;
     const payload = text.slice(field[0].length);
-    if (field[1] === 'error') return { error: this.#json(payload) };
-    return payload.trimEnd() === '[DONE]' ? doneMarker : this.#json(payload);
+    if (field[1] === 'error') this.#take({ error: this.#json(payload) });
+    else this.#take(payload.trimEnd() === '[DONE]' ? doneMarker : this.#json(payload));
+    return true;
   }
 
   #json(text: string): unknown {
@@ -126,4 +134,8 @@ export class LineReader {
       throw new StreamFault('malformed_line', `line ${this.#lines} is not JSON`);
     }
   }
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
 }

@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
 import type { Sha256 } from '../../protocol/primitives.ts';
+import type { ModelIdentity } from '../../protocol/views.ts';
 import { readGguf, type GgufFacts } from './gguf.ts';
 
 /** A model file as this host read it. */
@@ -63,4 +64,15 @@ async function stampOf(path: string): Promise<string | null> {
   } catch {
     return null;
   }
+}
+
+/** Whether the file of the weights is still the one whose hash is bound. Nothing bound: nothing to find. */
+export async function weightsFindings(
+  expected: ModelIdentity,
+  weights: WeightsReader | null,
+): Promise<'weights_changed'[]> {
+  const bound = expected.weights;
+  if (weights === null || bound === null || bound.hashed === null) return [];
+  const now = await weights.read(bound.path);
+  return now?.sha256 === bound.hashed ? [] : ['weights_changed'];
 }

@@ -35,6 +35,7 @@ const LoadedEntry = z.looseObject({
   digest: z.string().nullish(),
   size: z.number().nullish(),
   size_vram: z.number().nullish(),
+  expires_at: optionalText,
   context_length: z.number().nullish(),
 });
 export type LoadedEntry = z.infer<typeof LoadedEntry>;

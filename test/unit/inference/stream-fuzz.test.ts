@@ -106,12 +106,11 @@ test.each(['json-lines', 'events'] as const)(
     );
     const limits = { lineBytes: 60, totalBytes: 400, lines: 30 };
     const read = (chunks: readonly Uint8Array[]): unknown => {
-      const reader = new LineReader(limits, framing);
       const values: unknown[] = [];
+      const reader = new LineReader((value) => values.push(value), limits, framing);
       try {
-        for (const chunk of chunks) values.push(...reader.push(chunk));
-        const rest = reader.end();
-        if (rest !== undefined) values.push(rest);
+        for (const chunk of chunks) reader.push(chunk);
+        reader.end();
         return values;
       } catch (error) {
         if (!(error instanceof StreamFault)) throw error;

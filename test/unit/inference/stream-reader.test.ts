@@ -5,11 +5,10 @@ import { LineReader, StreamFault } from '../../../src/server/inference/stream-re
 const limits = { lineBytes: 1000, totalBytes: 100_000, lines: 1000 };
 
 function readAll(chunks: readonly Uint8Array[], within = limits): unknown[] {
-  const reader = new LineReader(within);
   const values: unknown[] = [];
-  for (const chunk of chunks) values.push(...reader.push(chunk));
-  const rest = reader.end();
-  if (rest !== undefined) values.push(rest);
+  const reader = new LineReader((value) => values.push(value), within);
+  for (const chunk of chunks) reader.push(chunk);
+  reader.end();
   return values;
 }
 
