@@ -18,8 +18,10 @@ import { KernelLink } from './kernel/kernel-link.ts';
 import { KernelObserver } from './kernel/kernel-observer.ts';
 import { showError } from './messages.ts';
 import { Operations } from './operations.ts';
+import { possibleActions } from './possible-actions.ts';
 import { Presence } from './presence.ts';
 import { reviewCommands } from './review/review-commands.ts';
+import { EvidenceDocuments } from './review/evidence-documents.ts';
 import { ReviewEditor } from './review/review-editor.ts';
 import { sessionCommands } from './sessions/session-commands.ts';
 import { statusLine } from './status-line.ts';
@@ -153,6 +155,8 @@ export class EscrowWindow implements vscode.Disposable {
     const artefactFiles = new ArtefactFiles(link);
     const operations = new Operations(store, now);
     const review = new ReviewEditor(store);
+    const words = treeWords();
+    const evidence = new EvidenceDocuments(store, words, (session) => observer.refreshEvidence(session));
     const texts = new PlainTexts();
     const logError = (what: string, error: unknown): void => {
       // A connection that ends takes its questions with it; the views say that it ended.
@@ -195,10 +199,8 @@ export class EscrowWindow implements vscode.Disposable {
     const healthView = new RowTreeView(views.health, { onExpand: () => undefined });
     const statusBar = vscode.window.createStatusBarItem('escrow.status', vscode.StatusBarAlignment.Left, 10);
     statusBar.name = 'Escrow';
-    statusBar.command = `${views.sessions}.focus`;
     statusBar.show();
 
-    const words = treeWords();
     const render = (state: WindowState): void => {
       sessionsView.show(sessionTree(state, localFolders(), words));
       modelsView.show(modelsTree(state, words));
@@ -213,7 +215,9 @@ export class EscrowWindow implements vscode.Disposable {
         toReview > 0 && isCurrent(state)
           ? { value: toReview, tooltip: vscode.l10n.t('{0} to review', toReview) }
           : undefined;
-      const line = statusLine(state, words);
+      const onScreen = isCurrent(state) ? review.onScreen() : undefined;
+      const line = statusLine(state, words, onScreen);
+      statusBar.command = onScreen === undefined ? `${views.sessions}.focus` : commands.showEvidence;
       statusBar.text = line.text;
       statusBar.tooltip = line.tooltip;
       statusBar.accessibilityInformation = { label: line.spoken };
@@ -241,6 +245,7 @@ export class EscrowWindow implements vscode.Disposable {
       observer,
       operations,
       review,
+      evidence,
       texts,
       ensureConnected: () => ensureConnected(store, link),
       revealSession: async (id) => {
@@ -273,6 +278,7 @@ export class EscrowWindow implements vscode.Disposable {
 
     this.#disposables.push(
       store.onChange(scheduleRender),
+      review.onDidChange(scheduleRender),
       ...registered,
       vscode.workspace.registerFileSystemProvider(artefactScheme, artefactFiles, {
         isReadonly: new vscode.MarkdownString(vscode.l10n.t('Bytes that the Kernel keeps. They cannot be changed.')),
@@ -294,6 +300,7 @@ export class EscrowWindow implements vscode.Disposable {
       artefactFiles,
       workspaceFiles,
       operations,
+      evidence,
       review,
       texts,
       sessionsView,
@@ -393,6 +400,7 @@ function publishKeys(state: WindowState): void {
   setKey(contextKeys.engineReady, current && status?.engine.state === 'ok');
   setKey(contextKeys.imageReady, current && status?.image.state === 'ok');
   setKey(contextKeys.inferenceReady, current && status?.inference.state === 'ok');
+  for (const [key, possible] of Object.entries(possibleActions(state))) setKey(key, possible);
 }
 
 /** Waits for a connection; throws what keeps it from coming. */

@@ -20,6 +20,7 @@ export const commands = {
   closeSession: 'escrow.session.close',
   openCandidate: 'escrow.candidate.open',
   openCandidateFile: 'escrow.candidate.openFile',
+  showEvidence: 'escrow.candidate.evidence',
   acceptCandidate: 'escrow.candidate.accept',
   rejectCandidate: 'escrow.candidate.reject',
   verifyCandidate: 'escrow.candidate.verify',
@@ -35,6 +36,7 @@ export const commands = {
   startKernel: 'escrow.kernel.start',
   restartKernel: 'escrow.kernel.restart',
   doctor: 'escrow.kernel.doctor',
+  openSetting: 'escrow.health.openSetting',
   approveEngine: 'escrow.engine.approve',
   revokeEngine: 'escrow.engine.revoke',
   prepareImage: 'escrow.image.prepare',
@@ -59,11 +61,26 @@ export const contextKeys = {
   executionEnabled: 'escrow.executionEnabled',
   /** A candidate is on screen in a diff of ours. */
   reviewOpen: 'escrow.review.open',
+  /** Nobody has decided about it yet. */
+  reviewUndecided: 'escrow.review.undecided',
   reviewCanAccept: 'escrow.review.canAccept',
   reviewCanReject: 'escrow.review.canReject',
   reviewCanVerify: 'escrow.review.canVerify',
   reviewCanIntegrate: 'escrow.review.canIntegrate',
   reviewCanUndo: 'escrow.review.canUndo',
+  /** There is something in this window that the command could act on; what the palette goes by. */
+  canCancel: 'escrow.can.cancel',
+  canAttempt: 'escrow.can.attempt',
+  canAttach: 'escrow.can.attach',
+  canDetach: 'escrow.can.detach',
+  canExtend: 'escrow.can.extend',
+  canClose: 'escrow.can.close',
+  canOpenCandidate: 'escrow.can.openCandidate',
+  canAccept: 'escrow.can.accept',
+  canReject: 'escrow.can.reject',
+  canVerify: 'escrow.can.verify',
+  canIntegrate: 'escrow.can.integrate',
+  canUndo: 'escrow.can.undo',
   engineReady: 'escrow.engineReady',
   imageReady: 'escrow.imageReady',
   inferenceReady: 'escrow.inferenceReady',
@@ -86,11 +103,14 @@ export const artefactScheme = 'escrow-artefact';
 export const workspaceScheme = 'escrow';
 /** Words of a model or a program that a row shows in short. */
 export const textScheme = 'escrow-text';
+/** What there is to know before a decision about a candidate, as one text. */
+export const evidenceScheme = 'escrow-evidence';
 /** Only names rows of our trees, so that rows that are not current can be greyed. */
 export const rowScheme = 'escrow-row';
 
 export const contractLanguage = 'escrow-contract';
 /** Output of programs and words of models: plain, and no links in it. */
 export const outputLanguage = 'escrow-output';
+export const evidenceLanguage = 'escrow-evidence';
 export const contractGlob = '**/*.contract.jsonc';
 export const walkthroughId = 'escrow.firstSteps';

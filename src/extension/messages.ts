@@ -1,6 +1,6 @@
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
-import { commands } from './ids.ts';
+import { commands, settings } from './ids.ts';
 import { visible, visibleLines, withoutLinks } from './visible-text.ts';
 
 /** Text from anywhere as the words of a notification: nothing hidden, no link. */
@@ -27,22 +27,50 @@ export async function showError(error: unknown, log: vscode.LogOutputChannel): P
     showLog,
   );
   if (chosen === showLog) log.show();
-  else if (chosen !== undefined && action !== undefined) await vscode.commands.executeCommand(action.command);
+  else if (chosen !== undefined && action !== undefined)
+    await vscode.commands.executeCommand(action.command, action.argument);
 }
 
-function actionFor(error: EscrowError): { readonly title: string; readonly command: string } | undefined {
+interface NextStep {
+  readonly title: string;
+  readonly command: string;
+  readonly argument?: string;
+}
+
+/** The step that the error's words name, where a command does it. */
+function actionFor(error: EscrowError): NextStep | undefined {
   switch (error.code) {
     case 'NoKernel':
     case 'KernelDraining':
       return { title: vscode.l10n.t('Start Kernel'), command: commands.startKernel };
     case 'EngineUnavailable':
     case 'InferenceUnavailable':
+    case 'InferenceTooOld':
       return { title: vscode.l10n.t('Check Health'), command: commands.doctor };
+    case 'EngineNotApproved':
+      return { title: vscode.l10n.t('Approve Server…'), command: commands.approveEngine };
     case 'ImageUnavailable':
-      return { title: vscode.l10n.t('Prepare Image'), command: commands.prepareImage };
+    case 'ImageNotApproved':
+      return { title: vscode.l10n.t('Prepare Image…'), command: commands.prepareImage };
+    case 'ExecutionDisabled':
+      return { title: openSettings(), command: 'workbench.action.openSettings', argument: settings.executionEnabled };
+    case 'RuntimeTooOld':
+      return { title: openSettings(), command: 'workbench.action.openSettings', argument: settings.kernelNode };
+    case 'NotController':
+      return { title: vscode.l10n.t('Attach…'), command: commands.attachSession };
+    case 'BudgetSpent':
+      return { title: vscode.l10n.t('Allow More Attempts…'), command: commands.extendBudget };
+    case 'NotVerified':
+      return { title: vscode.l10n.t('Show Evidence'), command: commands.showEvidence };
+    case 'VersionMismatch':
+      return { title: vscode.l10n.t('Reload Window'), command: 'workbench.action.reloadWindow' };
     default:
       return undefined;
   }
+}
+
+function openSettings(): string {
+  return vscode.l10n.t('Open Settings');
 }
 
 /** A calm line, only where no view could have shown it. */

@@ -1,8 +1,9 @@
+import type { CandidateView } from '../protocol/views.ts';
 import type { WindowState } from './window-state.ts';
 import { isCurrent } from './window-state.ts';
 import { summaryOf } from './trees/session-tree.ts';
-import type { TreeWords } from './trees/tree-node.ts';
-import { phaseWords } from './trees/words.ts';
+import type { Localize, TreeWords } from './trees/tree-node.ts';
+import { phaseWords, verdictWords } from './trees/words.ts';
 
 export interface StatusLine {
   /** With product icons in `$(name)`; holds no text from elsewhere. */
@@ -13,8 +14,17 @@ export interface StatusLine {
   readonly tone: 'plain' | 'warning';
 }
 
-/** The one status bar item: what needs a person, else what runs, else that all is quiet. */
-export function statusLine(state: WindowState, { t, time }: TreeWords): StatusLine {
+/** The candidate on screen, as far as the status bar speaks of it. */
+export interface StatusOfReview {
+  readonly view: CandidateView;
+  readonly superseded: boolean;
+}
+
+/**
+ * The one status bar item: what needs a person, else what is on screen for review (with the reason why it cannot be
+ * decided, where it cannot), else what runs, else that all is quiet.
+ */
+export function statusLine(state: WindowState, { t, time }: TreeWords, review?: StatusOfReview): StatusLine {
   const line = (icon: string, words: string, tooltip: string, tone: StatusLine['tone'] = 'plain'): StatusLine => ({
     text: words === '' ? `$(${icon}) Escrow` : `$(${icon}) Escrow: ${words}`,
     tooltip,
@@ -50,6 +60,10 @@ export function statusLine(state: WindowState, { t, time }: TreeWords): StatusLi
       'warning',
     );
   }
+  if (review !== undefined) {
+    const { icon, says, why } = reviewWords(review, t);
+    return line(icon, says, `${why} ${t('Select to read its evidence.')}`);
+  }
   const sessions = [...state.sessions.values()].map(({ value }) => summaryOf(value));
   const running = sessions.find(({ state: s }) => s === 'running' || s === 'settling');
   if (running !== undefined) {
@@ -70,4 +84,53 @@ export function statusLine(state: WindowState, { t, time }: TreeWords): StatusLi
     );
   }
   return line('package', '', t('Nothing runs.'));
+}
+
+function reviewWords(
+  { view, superseded }: StatusOfReview,
+  t: Localize,
+): { readonly icon: string; readonly says: string; readonly why: string } {
+  if (view.decision !== null) {
+    return view.decision.kind === 'accept'
+      ? { icon: 'pass-filled', says: t('accepted'), why: t('This candidate was accepted.') }
+      : { icon: 'circle-slash', says: t('rejected'), why: t('This candidate was rejected.') };
+  }
+  if (superseded) {
+    return {
+      icon: 'warning',
+      says: t('a newer candidate exists'),
+      why: t('Only the newest candidate of a session can be decided about.'),
+    };
+  }
+  if (!view.eligible) {
+    return {
+      icon: 'circle-slash',
+      says: t('diagnostic only'),
+      why: t('Its attempt did not end with whole bytes, so it can only be rejected.'),
+    };
+  }
+  switch (view.verdict) {
+    case 'passed':
+      return {
+        icon: 'pass',
+        says: t('checks passed'),
+        why: t('All checks passed on exactly these bytes. The decision is yours.'),
+      };
+    case 'unverified':
+      return {
+        icon: 'watch',
+        says: t('not verified'),
+        why: t('Its checks have not ended. It cannot be accepted yet.'),
+      };
+    case 'failed':
+    case 'incomplete':
+    case 'flaky':
+      return {
+        icon: view.verdict === 'failed' ? 'error' : 'warning',
+        says: t('cannot be accepted'),
+        why: t('The verification of this candidate: {0}.', verdictWords(view.verdict, t)),
+      };
+    default:
+      return view.verdict satisfies never;
+  }
 }

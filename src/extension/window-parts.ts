@@ -5,6 +5,7 @@ import type { CommandId } from './ids.ts';
 import type { KernelLink } from './kernel/kernel-link.ts';
 import type { KernelObserver } from './kernel/kernel-observer.ts';
 import type { Operations } from './operations.ts';
+import type { EvidenceDocuments } from './review/evidence-documents.ts';
 import type { ReviewEditor } from './review/review-editor.ts';
 import type { StateStore } from './window-state.ts';
 
@@ -18,6 +19,7 @@ export interface WindowParts {
   readonly observer: KernelObserver;
   readonly operations: Operations;
   readonly review: ReviewEditor;
+  readonly evidence: EvidenceDocuments;
   readonly texts: PlainTexts;
   /** Connects when there is no connection yet; resolves when there is one. Throws EscrowError. */
   readonly ensureConnected: () => Promise<void>;

@@ -1,6 +1,6 @@
 import type { ContractView } from '../protocol/contract.ts';
 import type { Result } from '../protocol/methods.ts';
-import type { SessionId } from '../protocol/primitives.ts';
+import type { ContractDigest, SessionId } from '../protocol/primitives.ts';
 import type { KernelStatus, SessionSummary, SessionView, WorkspaceFile, WorkspaceSource } from '../protocol/views.ts';
 
 /** What was said, and when this window heard it (wall clock, ms). */
@@ -43,7 +43,8 @@ export interface WindowState {
   readonly summaries: Observed<readonly SessionSummary[]> | null;
   readonly sessions: ReadonlyMap<SessionId, Observed<SessionView>>;
   readonly workspaces: ReadonlyMap<SessionId, Observed<WorkspaceListing>>;
-  readonly contracts: Observed<readonly ContractView[]> | null;
+  /** Contracts of sessions that have a candidate, with their baselines. */
+  readonly contracts: ReadonlyMap<ContractDigest, ContractView>;
   /** Sessions whose fencing token this window holds. */
   readonly controls: ReadonlySet<SessionId>;
   readonly operations: readonly Operation[];
@@ -63,7 +64,7 @@ export const initialState: WindowState = {
   summaries: null,
   sessions: new Map(),
   workspaces: new Map(),
-  contracts: null,
+  contracts: new Map(),
   controls: new Set(),
   operations: [],
 };

@@ -3,6 +3,7 @@ import * as vscode from 'vscode';
 import { homePath } from '../../protocol/home.ts';
 import { pulseKeys } from '../context-key.ts';
 import { commands, contextKeys, views, walkthroughId } from '../ids.ts';
+import { isRow } from '../tree-argument.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
@@ -51,6 +52,10 @@ export function kernelCommands(parts: WindowParts): CommandTable {
     [commands.showKernelLog]: async () => {
       const file = vscode.Uri.file(path.join(homePath(), 'kernel.log'));
       await vscode.window.showTextDocument(file, { preview: true });
+    },
+    [commands.openSetting]: async (argument) => {
+      if (!isRow(argument) || argument.target.kind !== 'setting') return;
+      await vscode.commands.executeCommand('workbench.action.openSettings', argument.target.name);
     },
     [commands.approveEngine]: async () => {
       await parts.ensureConnected();

@@ -1,5 +1,5 @@
 import type { Notification, NotificationParams } from '../../protocol/methods.ts';
-import { SessionId, type ClientId, type FencingToken } from '../../protocol/primitives.ts';
+import { ContractDigest, SessionId, type ClientId, type FencingToken } from '../../protocol/primitives.ts';
 import type { AwaySummary, EvidenceEvent, KernelStatus, SessionView } from '../../protocol/views.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { withEntry, type StateStore } from '../window-state.ts';
@@ -24,7 +24,7 @@ export interface KernelObserverOptions {
 /** Sessions whose full view is fetched at once; the others when somebody opens them. */
 const openedAtStart = 30;
 
-type Key = 'status' | 'models' | 'list' | SessionId | `workspace:${SessionId}`;
+type Key = 'status' | 'models' | 'list' | SessionId | `workspace:${SessionId}` | `contract:${ContractDigest}`;
 
 function sessionOf(event: EvidenceEvent): SessionId | undefined {
   const parsed = SessionId.safeParse(/^session:(.*)$/.exec(event.stream)?.[1]);
@@ -82,6 +82,17 @@ export class KernelObserver {
     const known = store.state.sessions.get(view.id);
     if (known !== undefined && known.value.seq > view.seq) return;
     store.update({ sessions: withEntry(store.state.sessions, view.id, { value: view, at: now() }) });
+    // What a candidate's checks are compared with.
+    if (view.candidates.length > 0 && !store.state.contracts.has(view.contractDigest)) {
+      void this.refresh(`contract:${view.contractDigest}`);
+    }
+  }
+
+  /** Asks for a session and for the contract that its evidence is read against. */
+  async refreshEvidence(session: SessionId): Promise<void> {
+    await this.refresh(session);
+    const known = this.#options.store.state.sessions.get(session)?.value;
+    if (known !== undefined) await this.refresh(`contract:${known.contractDigest}`);
   }
 
   putStatus(value: KernelStatus): void {
@@ -241,6 +252,12 @@ export class KernelObserver {
           const session = key.slice('workspace:'.length) as SessionId;
           const listing = await link.request('workspace/list', { session });
           store.update({ workspaces: withEntry(store.state.workspaces, session, { value: listing, at: now() }) });
+          return;
+        }
+        if (key.startsWith('contract:')) {
+          const digest = ContractDigest.parse(key.slice('contract:'.length));
+          const contract = await link.request('contract/get', { digest });
+          store.update({ contracts: withEntry(store.state.contracts, digest, contract) });
           return;
         }
         this.put(await link.request('session/get', { session: key }));

@@ -48,7 +48,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       if (target.kind === 'candidate' || target.kind === 'candidate-file')
         return find(target.session, target.candidate);
     }
-    const shown = review.onScreen();
+    const shown = review.onScreen() ?? review.evidenceOnScreen();
     if (shown !== undefined) return find(shown.session, shown.candidate);
     const all = [...store.state.sessions.values()]
       .toSorted((a, b) => b.value.updatedAt - a.value.updatedAt)
@@ -84,7 +84,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     }
     const chosen = await choose(argument, (candidate) => fits(candidateActions(candidate)));
     if (chosen === undefined) return undefined;
-    await review.open(chosen.session.id, chosen.session.title, chosen.candidate);
+    await review.open(chosen.session, chosen.candidate);
     showInformation(vscode.l10n.t('Here is the whole candidate. Decide in the title of its editor.'));
     return undefined;
   }
@@ -107,7 +107,12 @@ export function reviewCommands(parts: WindowParts): CommandTable {
   return {
     [commands.openCandidate]: async (argument) => {
       const chosen = await choose(argument, () => true);
-      if (chosen !== undefined) await review.open(chosen.session.id, chosen.session.title, chosen.candidate);
+      if (chosen !== undefined) await review.open(chosen.session, chosen.candidate);
+    },
+    [commands.showEvidence]: async (argument) => {
+      const chosen = await choose(argument, () => true);
+      if (chosen !== undefined)
+        await parts.evidence.open({ session: chosen.session.id, candidate: chosen.candidate.digest });
     },
     [commands.openCandidateFile]: async (argument) => {
       if (!isRow(argument) || argument.target.kind !== 'candidate-file') return;

@@ -1,13 +1,14 @@
 import * as vscode from 'vscode';
 import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
-import type { CandidateFile, CandidateView } from '../../protocol/views.ts';
+import type { CandidateFile, CandidateView, SessionView } from '../../protocol/views.ts';
 import { artefactScheme, contextKeys } from '../ids.ts';
 import { formatArtefactUri, parseArtefactUri, type ArtefactUri } from '../uris.ts';
 import { isCurrent, type StateStore } from '../window-state.ts';
 import { visible } from '../visible-text.ts';
-import { shortDigest } from '../trees/words.ts';
+import { shortDigest, standingWords } from '../trees/words.ts';
 import { setKey } from '../context-key.ts';
 import { candidateActions } from './candidate-actions.ts';
+import { parseEvidenceUri } from './evidence-documents.ts';
 
 export interface ReviewedCandidate {
   readonly session: SessionId;
@@ -16,6 +17,8 @@ export interface ReviewedCandidate {
 
 export interface CandidateOnScreen extends ReviewedCandidate {
   readonly view: CandidateView;
+  /** Another candidate of its session came later. */
+  readonly superseded: boolean;
   /** The newest of its session, and every file of it is on screen: what a decision about the whole may be bound to. */
   readonly decidable: boolean;
 }
@@ -92,10 +95,15 @@ function candidateOfTab(tab: vscode.Tab | undefined): ShownCandidate | undefined
 export class ReviewEditor implements vscode.Disposable {
   readonly #store: StateStore;
   readonly #subscriptions: vscode.Disposable[];
+  readonly #changed = new vscode.EventEmitter<void>();
+  /** Another candidate came on screen, or none is. */
+  readonly onDidChange = this.#changed.event;
+  #shown = '';
 
   constructor(store: StateStore) {
     this.#store = store;
     this.#subscriptions = [
+      this.#changed,
       vscode.window.tabGroups.onDidChangeTabs(() => this.#publish()),
       vscode.window.tabGroups.onDidChangeTabGroups(() => this.#publish()),
       store.onChange(() => this.#publish()),
@@ -110,28 +118,36 @@ export class ReviewEditor implements vscode.Disposable {
     const session = this.#store.state.sessions.get(reviewed.session)?.value;
     const view = session?.candidates.find(({ digest }) => digest === reviewed.candidate);
     if (session === undefined || view === undefined) return undefined;
+    const superseded = session.candidates.at(-1)?.digest !== reviewed.candidate;
     return {
       session: reviewed.session,
       candidate: reviewed.candidate,
       view,
-      decidable:
-        session.candidates.at(-1)?.digest === reviewed.candidate &&
-        view.files.every(({ path }) => reviewed.paths.has(path)),
+      superseded,
+      decidable: !superseded && view.files.every(({ path }) => reviewed.paths.has(path)),
     };
   }
 
+  /** The candidate whose evidence is the active editor: what a command without a row is about. */
+  evidenceOnScreen(): ReviewedCandidate | undefined {
+    const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
+    return input instanceof vscode.TabInputText ? parseEvidenceUri(input.uri) : undefined;
+  }
+
   /** All files of a candidate in one multi-file diff. An open one of the same bytes is replaced, not doubled. */
-  async open(session: SessionId, title: string, candidate: CandidateView): Promise<void> {
-    await this.#close(session, candidate.digest);
+  async open(session: SessionView, candidate: CandidateView): Promise<void> {
+    await this.#close(session.id, candidate.digest);
     const resources = candidate.files.map((file) => {
-      const before = sideUri(session, candidate.digest, file, 'before');
-      const after = sideUri(session, candidate.digest, file, 'after');
+      const before = sideUri(session.id, candidate.digest, file, 'before');
+      const after = sideUri(session.id, candidate.digest, file, 'after');
       return [after ?? before, before, after];
     });
+    // Who spoke is part of the name: it counts for all that is read below it.
     const label = vscode.l10n.t(
-      'Candidate {0}: {1} (before ↔ after)',
+      'Candidate {0} ({1}): {2}',
       shortDigest(candidate.digest),
-      visible(title, 60),
+      standingWords(session.binding, vscode.l10n.t),
+      visible(session.title, 60),
     );
     await vscode.commands.executeCommand('vscode.changes', label, resources);
   }
@@ -178,6 +194,7 @@ export class ReviewEditor implements vscode.Disposable {
     const actions = usable ? candidateActions(shown.view) : undefined;
     const keys = {
       [contextKeys.reviewOpen]: shown !== undefined,
+      [contextKeys.reviewUndecided]: shown !== undefined && shown.view.decision === null,
       [contextKeys.reviewCanAccept]: actions?.accept ?? false,
       [contextKeys.reviewCanReject]: actions?.reject ?? false,
       [contextKeys.reviewCanVerify]: actions?.verify ?? false,
@@ -187,5 +204,9 @@ export class ReviewEditor implements vscode.Disposable {
         shown !== undefined && isCurrent(this.#store.state) && candidateActions(shown.view).undo,
     };
     for (const [key, value] of Object.entries(keys)) setKey(key, value);
+    const name = shown === undefined ? '' : `${shown.session}/${shown.candidate}/${String(shown.decidable)}`;
+    if (name === this.#shown) return;
+    this.#shown = name;
+    this.#changed.fire();
   }
 }

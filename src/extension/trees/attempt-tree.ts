@@ -34,31 +34,49 @@ function activityIcon(item: ActivityItem): Icon {
   }
 }
 
+/** Calls with what came of them as one item each: what was asked and what was answered are one thing that happened. */
+function foldActivity(items: readonly ActivityItem[]): readonly ActivityItem[] {
+  const folded: ActivityItem[] = [];
+  for (const item of items) {
+    const before = folded.at(-1);
+    const answers = item.kind === 'result' || item.kind === 'denied';
+    if (answers && before?.kind === 'tool' && before.title.startsWith(item.title)) {
+      const text = [before.text, item.text].filter((part) => part !== '').join('\n\n');
+      folded[folded.length - 1] = { ...item, n: before.n, at: before.at, title: before.title, text };
+    } else folded.push(item);
+  }
+  return folded;
+}
+
 function activityNode(attempt: AttemptView, { t, time }: TreeWords): TreeNode | null {
   if (attempt.activity.length === 0) return null;
-  const shown = attempt.activity.slice(-activityShown);
-  const left = attempt.activity.length - shown.length;
+  const items = foldActivity(attempt.activity);
+  const shown = items.slice(-activityShown);
+  const left = items.length - shown.length;
   return node({
     id: `${attempt.id}/activity`,
     label: t('Activity'),
-    description: String(attempt.activity.length),
+    description: String(items.length),
     icon: { id: 'list-unordered', tone: 'plain' },
     children: [
       ...(left === 0
         ? []
         : [node({ id: `${attempt.id}/activity/left`, label: t('{0} earlier ones not shown', left) })]),
-      ...shown.map((item) =>
-        node({
+      ...shown.map((item) => {
+        const state = item.kind === 'denied' ? t('denied') : item.ok === false ? t('failed') : '';
+        return node({
           id: `${attempt.id}/activity/${item.n}`,
-          label: visible(item.title, 120),
+          // Every path in the sandbox begins so.
+          label: visible(item.title.replaceAll('/workspace/', ''), 120),
           description: visible(item.text, 120),
-          tooltip: `${time(item.at)}\n${visibleLines(item.text, 2000)}`,
+          tooltip: `${time(item.at)} ${visible(item.title)}\n${visibleLines(item.text, 2000)}`,
+          spoken: [visible(item.title, 120), state, visible(item.text, 120)].filter((part) => part !== '').join(', '),
           icon: activityIcon(item),
           context: contextWords('text'),
           target: { kind: 'text', title: item.title, text: item.text },
           command: item.text === '' ? null : commands.showText,
-        }),
-      ),
+        });
+      }),
     ],
   });
 }

@@ -11,7 +11,7 @@ import { commands } from '../ids.ts';
 import { candidateActions } from '../review/candidate-actions.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { contextWords, node, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
-import { endWords, integrationWords, shortDigest, verdictWords } from './words.ts';
+import { checkWords, integrationWords, shortDigest, verdictWords } from './words.ts';
 
 function fileNode(session: SessionView, candidate: CandidateView, file: CandidateFile, t: Localize): TreeNode {
   const look = ((): { icon: Icon; words: string } => {
@@ -43,20 +43,19 @@ function fileNode(session: SessionView, candidate: CandidateView, file: Candidat
 
 function checkNode(parent: string, check: CheckResult, { t, number }: TreeWords): TreeNode {
   const passed = check.verdict === 'pass';
-  const summary = check.summary;
-  const counted =
-    check.strength === 'exit-code' || summary === null
-      ? t('exit code only')
-      : t('{0} of {1} tests passed', summary.passed, summary.total);
   return node({
     id: `${parent}/check/${check.id}`,
     label: check.kind === 'supplemental' ? t('{0} (supplemental)', check.id) : check.id,
-    description: [
-      passed ? counted : visible(check.reason?.replaceAll('_', ' ').replaceAll('-', ' ') ?? t('failed')),
-      endWords(check.end, t),
+    description: checkWords(check, t),
+    tooltip: [
+      visible(check.argv.join(' '), 500),
+      checkWords(check, t),
       t('{0} ms', number(Math.round(check.durationMs))),
-    ].join(' · '),
-    tooltip: [visible(check.argv.join(' '), 500), visibleLines(check.tail, 2000)].join('\n\n'),
+      ...(check.kind === 'supplemental' ? [t('The agent never saw this check.')] : []),
+      '',
+      visibleLines(check.tail, 2000),
+    ].join('\n'),
+    spoken: [check.id, passed ? t('passed') : t('not passed'), checkWords(check, t)].join(', '),
     icon: passed ? { id: 'pass', tone: 'good' } : { id: 'error', tone: 'bad' },
     context: contextWords('check', check.output !== null && 'output'),
     target:
@@ -91,16 +90,30 @@ function verificationNode(verification: VerificationView, words: TreeWords): Tre
         return unreachable(verification.state, 'verification state');
     }
   })();
+  // What spoils a run without being a check of it: files that changed under it, a check that did not run, a fault.
+  const others = verification.reasons.filter(
+    (reason) => !verification.checks.some(({ id, verdict }) => verdict === 'fail' && reason.startsWith(`${id}: `)),
+  );
   return node({
-    id: verification.runId,
+    // Another row once there is a result: VS Code keeps a row without children closed when they come.
+    id: verification.checks.length === 0 ? `${verification.runId}/open` : verification.runId,
     label: t('Verification'),
     description: `${look.words} · ${time(verification.at)}`,
     tooltip:
       verification.reasons.map((reason) => visible(reason, 300)).join('\n') ||
       t('In a fresh sandbox, on exactly these bytes.'),
     icon: look.icon,
-    collapsible: verification.checks.length === 0 ? 'no' : 'expanded',
-    children: verification.checks.map((check) => checkNode(verification.runId, check, words)),
+    collapsible: verification.checks.length + others.length === 0 ? 'no' : 'expanded',
+    children: [
+      ...others.map((reason, index) =>
+        node({
+          id: `${verification.runId}/reason/${index}`,
+          label: visible(reason.replaceAll('-', ' '), 160),
+          icon: { id: 'warning', tone: 'warning' },
+        }),
+      ),
+      ...verification.checks.map((check) => checkNode(verification.runId, check, words)),
+    ],
   });
 }
 

@@ -1,5 +1,6 @@
 import { unreachable } from '../../protocol/primitives.ts';
 import type { Health } from '../../protocol/views.ts';
+import { settings } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
 import { contextWords, node, stale, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
@@ -26,6 +27,8 @@ function healthNode(
   health: Health,
   extra: readonly string[],
   { t, time }: TreeWords,
+  /** The setting that names what this row is about, where there is one. */
+  setting?: string,
 ): TreeNode {
   const { icon, words } = look(health, t);
   const next =
@@ -47,7 +50,12 @@ function healthNode(
       .join(' · '),
     tooltip: [visibleLines(health.detail), t('Observed {0}', time(health.observedAt))].join('\n'),
     icon,
-    context: contextWords('health', id === 'image' && health.state !== 'ok' && 'prepare'),
+    context: contextWords(
+      'health',
+      id === 'image' && health.state !== 'ok' && 'prepare',
+      setting !== undefined && health.state !== 'ok' && 'setting',
+    ),
+    target: setting === undefined ? { kind: 'none' } : { kind: 'setting', name: setting },
     children: next,
     collapsible: next.length === 0 ? 'no' : 'expanded',
   });
@@ -95,6 +103,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       status.engine,
       [status.engine.name, status.engine.version].filter((part) => part !== null).map((part) => visible(part)),
       words,
+      settings.engineHost,
     ),
     healthNode(
       'image',
@@ -109,6 +118,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       status.inference,
       [status.inference.version, status.inference.host].filter((part) => part !== null).map((part) => visible(part)),
       words,
+      settings.ollamaHost,
     ),
     healthNode(
       'storage',

@@ -237,6 +237,7 @@ function sessionNode(
     description: [look.words, position, visible(model)].filter((part) => part !== undefined).join(' · '),
     tooltip: [
       visible(summary.title),
+      [look.words, position, visible(model)].filter((part) => part !== undefined).join(' · '),
       t('Created {0}, changed {1}', time(summary.createdAt), time(summary.updatedAt)),
       visible(summary.root, 500),
       ...(view === undefined ? [] : [t('{0} of {1} attempts used', view.budget.used, view.budget.attempts)]),

@@ -36,6 +36,7 @@ export type Target =
   | { readonly kind: 'text'; readonly title: string; readonly text: string }
   | { readonly kind: 'contract'; readonly root: string; readonly path: string }
   | { readonly kind: 'operation'; readonly id: number }
+  | { readonly kind: 'setting'; readonly name: string }
   | { readonly kind: 'none' };
 
 export type Tone = 'plain' | 'good' | 'bad' | 'warning' | 'muted';

@@ -8,7 +8,7 @@ import type {
   SettlementStep,
   SettlementTrigger,
 } from '../../protocol/views.ts';
-import type { CommandEnd } from '../../protocol/contract.ts';
+import type { CheckResult, CommandEnd } from '../../protocol/contract.ts';
 import type { Localize } from './tree-node.ts';
 
 /** The Kernel sends codes; these are the words for people. */
@@ -180,11 +180,55 @@ export function endWords(end: CommandEnd, t: Localize): string {
   }
 }
 
+/** Why a check did not pass, where its end alone does not say it; undefined where it does. `reason` is the Kernel's code. */
+export function checkReasonWords(reason: string, t: Localize): string | undefined {
+  switch (reason) {
+    case 'not-executable':
+      return t('its program cannot be executed');
+    case 'not-found':
+      return t('its program is not in the image');
+    case 'killed':
+      return t('killed from outside');
+    case 'output-cut':
+      return t('its output was cut, so nothing is known');
+    case 'no-summary':
+      return t('the summary of its tests is missing');
+    case 'no-tests':
+      return t('no test ran');
+    case 'tests-failed':
+      return t('tests failed');
+    case 'fewer-tests':
+      return t('fewer tests than at the baseline');
+    case 'baseline-tests-missing':
+      return t('tests that passed at the baseline are missing');
+    default:
+      return undefined;
+  }
+}
+
+/** What is known of one run of a check, the strongest first: what its runner counted, or that only an exit code is known. */
+export function checkWords(check: CheckResult, t: Localize): string {
+  const { summary } = check;
+  return [
+    check.reason === null ? undefined : checkReasonWords(check.reason, t),
+    summary === null ? undefined : t('{0} of {1} tests passed', summary.passed, summary.total),
+    endWords(check.end, t),
+    check.strength === 'exit-code' ? t('nothing but the exit code is known') : undefined,
+  ]
+    .filter((part) => part !== undefined)
+    .join(' · ');
+}
+
 /** The model's name with what must never be left out of it: that a script spoke, or that nothing vouches for it. */
 export function bindingWords(binding: Binding, t: Localize): string {
   return binding.synthetic
     ? t('{0} · synthetic', scriptName(binding.model.tag))
     : t('{0} · qualification: none', binding.model.tag);
+}
+
+/** What the binding takes away from every result under it, in one word or two. */
+export function standingWords(binding: Binding, t: Localize): string {
+  return binding.synthetic ? t('synthetic') : t('qualification: none');
 }
 
 /** A rehearsal's "model" is a script, often by its path: the file's name is enough in a row. */

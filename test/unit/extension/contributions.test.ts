@@ -5,6 +5,7 @@ import {
   commands,
   contextKeys,
   contractLanguage,
+  evidenceLanguage,
   outputLanguage,
   settings,
   viewContainer,
@@ -74,7 +75,7 @@ describe('what package.json declares and what the code knows are the same', () =
     expect(Object.keys(contributes.views)).toEqual([viewContainer]);
     expect(contributes.views[viewContainer]?.map(({ id }) => id)).toEqual(Object.values(views));
     expect(Object.keys(contributes.configuration.properties).toSorted()).toEqual(Object.values(settings).toSorted());
-    expect(contributes.languages.map(({ id }) => id)).toEqual([contractLanguage, outputLanguage]);
+    expect(contributes.languages.map(({ id }) => id)).toEqual([contractLanguage, outputLanguage, evidenceLanguage]);
     expect(contributes.walkthroughs.map(({ id }) => id)).toEqual([walkthroughId]);
   });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { attemptOutcomes, attemptPhases, sessionStates } from '../../../src/protocol/views.ts';
+import { possibleActions } from '../../../src/extension/possible-actions.ts';
 import { statusLine } from '../../../src/extension/status-line.ts';
 import { healthTree } from '../../../src/extension/trees/health-tree.ts';
 import { belongsTo, sessionTree } from '../../../src/extension/trees/session-tree.ts';
@@ -104,6 +105,41 @@ describe('the Sessions view', () => {
     expect(rowOf(tree, 'UTC').icon?.id).toBe('warning');
     expect(rowOf(tree, 'Stop not confirmed').description).toBe('the engine answers');
     expect(rowOf(tree, 'Stop not confirmed').context).toContain(';pending;');
+  });
+
+  test('a call and what came of it are one row; one that still runs is a row too', () => {
+    const item = { at: 1, ok: null };
+    const session = sessionView({
+      attempts: [
+        attemptView({
+          activity: [
+            { ...item, n: 1, kind: 'tool', title: 'view /workspace/src/a.py', text: 'args' },
+            { ...item, n: 2, kind: 'result', title: 'view /workspace/src/a.py', text: 'bytes', ok: true },
+            { ...item, n: 3, kind: 'tool', title: 'terminal curl (printed as text)', text: 'curl' },
+            { ...item, n: 4, kind: 'denied', title: 'terminal curl', text: 'not permitted', ok: false },
+            { ...item, n: 5, kind: 'tool', title: 'terminal true', text: 'true' },
+          ],
+        }),
+      ],
+    });
+    const activity = rowOf(rows(windowState(session)), 'Activity');
+    const shown = activity.children === 'load' ? [] : activity.children;
+    expect(shown.map(({ label, icon }) => [label, icon?.id])).toEqual([
+      ['view src/a.py', 'pass'],
+      ['terminal curl (printed as text)', 'circle-slash'],
+      ['terminal true', 'tools'],
+    ]);
+    expect(shown[0]?.target).toMatchObject({ kind: 'text', text: 'args\n\nbytes' });
+    expect(shown[1]?.spoken).toContain('denied');
+    expect(activity.description).toBe('3');
+  });
+
+  test('a verification that was spoiled by no check of it says what did', () => {
+    const run = { ...verificationView('failed'), reasons: ['files-changed: src/usage.py'] };
+    const tree = rows(
+      windowState(sessionView({ candidates: [candidateView({ verdict: 'failed', verifications: [run] })] })),
+    );
+    expect(rowOf(tree, 'files changed').icon?.id).toBe('warning');
   });
 
   test('every state, phase and outcome has words of its own', () => {
@@ -230,5 +266,40 @@ describe('the status bar', () => {
     const running = sessionView({ state: 'running' });
     expect(text(windowState(running))).toContain('spin');
     expect(text(windowState(running, { connection: lost }))).toBe('$(debug-disconnect) Escrow: not connected');
+  });
+
+  test('speaks of the candidate on screen, and says why it cannot be decided about', () => {
+    const state = windowState(sessionView());
+    const said = (change: Parameters<typeof candidateView>[0], superseded = false) =>
+      statusLine(state, words, { view: candidateView(change), superseded });
+    expect(said({}).text).toContain('checks passed');
+    expect(said({}, true)).toMatchObject({ text: '$(warning) Escrow: a newer candidate exists' });
+    expect(said({ verdict: 'failed' })).toMatchObject({ text: '$(error) Escrow: cannot be accepted' });
+    expect(said({ verdict: 'flaky' }).tooltip).toContain('passed and failed on the same bytes');
+    expect(said({ verdict: 'unverified' }).tooltip).toContain('cannot be accepted yet');
+    expect(said({ eligible: false, verdict: 'unverified' }).text).toContain('diagnostic only');
+    const gone = windowState(sessionView(), { connection: lost });
+    expect(statusLine(gone, words, { view: candidateView(), superseded: false }).text).toContain('not connected');
+  });
+});
+
+describe('the palette', () => {
+  const possible = (state: WindowState): readonly string[] =>
+    Object.entries(possibleActions(state)).flatMap(([key, can]) => (can ? [key.replace('escrow.can.', '')] : []));
+
+  test('lists what there is something to do with', () => {
+    expect(possible(windowState(sessionView()))).toEqual(['attach', 'openCandidate', 'accept', 'reject', 'verify']);
+    const mine = { controls: new Set([ids.session]) };
+    expect(possible(windowState(sessionView({ state: 'running', candidates: [] }), mine))).toEqual([
+      'cancel',
+      'attach',
+      'detach',
+    ]);
+    const spent = sessionView({ candidates: [], budget: { attempts: 2, used: 2 } });
+    expect(possible(windowState(spent, mine))).toEqual(['attach', 'detach', 'extend', 'close']);
+  });
+
+  test('lists nothing to act on where what is shown is not current', () => {
+    expect(possible(windowState(sessionView(), { connection: lost, controls: new Set([ids.session]) }))).toEqual([]);
   });
 });
