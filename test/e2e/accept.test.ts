@@ -1,17 +1,18 @@
+// On the packaged extension, installed: what people get.
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
+import { ownTarget, packageVsix } from '../../scripts/lib/package-vsix.ts';
 import { settled, verified } from '../fixtures/journey.ts';
-import { startJourney, startSession, theSession, type Journey } from './harness/journey.ts';
+import { startJourney, startSession, theSession } from './harness/journey.ts';
 
-let journey: Journey | undefined;
-afterEach(async () => {
-  await journey?.dispose();
-  journey = undefined;
+let vsix = '';
+beforeAll(async () => {
+  vsix = (await packageVsix(ownTarget())).file;
 });
 
-test('from a contract to an accepted diff, and back', async () => {
-  journey = await startJourney();
+test('from a contract to an accepted diff, and back; an editor with unsaved changes is not written over', async () => {
+  const journey = await startJourney({ vsix });
   const { workbench, repo } = journey;
   const usage = path.join(repo, 'src', 'usage.py');
   const before = await readFile(usage, 'utf8');
@@ -23,15 +24,25 @@ test('from a contract to an accepted diff, and back', async () => {
   await window.statusBarItem().getByText('1 to review').waitFor();
   await window.row('Sessions', /synthetic/).waitFor();
 
+  await window.openFile('usage.py');
+  await window.page.keyboard.type('# unsaved ');
   await window.row('Sessions', /^Candidate /).click();
   await window.page.locator('.multiDiffEntry, .multi-diff-root-floating, .multiDiffEditor').first().waitFor();
   await window.page.getByText('moment.tzinfo').first().waitFor();
   await window.editorAction(/^Accept Candidate/).click();
+  await window
+    .notification()
+    .getByText(/unsaved/i)
+    .waitFor();
+  expect(await readFile(usage, 'utf8')).toBe(before);
 
+  await window.tab(/^usage\.py/).click();
+  await window.command('File: Revert File');
+  await window.tab(/^Candidate /).click();
+  await window.editorAction(/^Integrate/).click();
   await window.row('Sessions', /^Accepted/).waitFor();
   await window.row('Sessions', /Integration.*integrated/).waitFor();
-  const after = await readFile(usage, 'utf8');
-  expect(after).toContain('moment.replace(tzinfo=timezone.utc)');
+  expect(await readFile(usage, 'utf8')).toContain('moment.replace(tzinfo=timezone.utc)');
 
   const kernel = await journey.observe();
   const session = await theSession(kernel, 'the session is settled', settled);
@@ -45,33 +56,11 @@ test('from a contract to an accepted diff, and back', async () => {
   expect(await readFile(usage, 'utf8')).toBe(before);
 });
 
-test('an editor with unsaved changes is not written over', async () => {
-  journey = await startJourney();
-  const { workbench, repo } = journey;
-  const usage = path.join(repo, 'src', 'usage.py');
-  const window = await workbench.open(repo);
-  await startSession(window);
-  await window.row('Sessions', /Verification.*passed/).waitFor();
-
-  const before = await readFile(usage, 'utf8');
-  await window.openFile('usage.py');
-  await window.page.keyboard.type('# unsaved ');
-  await window.row('Sessions', /^Candidate /).click();
-  await window.editorAction(/^Accept Candidate/).click();
-  await window.page
-    .getByText(/unsaved/i)
-    .first()
-    .waitFor();
-  expect(await readFile(usage, 'utf8')).toBe(before);
-});
-
 test('a rejected candidate leads to a correction, and the buttons belong to the newest one only', async () => {
-  journey = await startJourney();
-  const { workbench, repo } = journey;
-  const window = await workbench.open(repo);
+  const journey = await startJourney({ vsix });
+  const [window, kernel] = await Promise.all([journey.workbench.open(journey.repo), journey.prepare()]);
   await startSession(window);
   await window.row('Sessions', /Verification.*passed/).waitFor();
-  const kernel = await journey.observe();
   const first = (await theSession(kernel, 'one candidate', verified)).candidates[0]?.digest ?? '';
 
   await window.row('Sessions', /^Candidate /).click();

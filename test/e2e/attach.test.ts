@@ -1,15 +1,14 @@
-import { afterEach, expect, test } from 'vitest';
-import { turns, verified } from '../fixtures/journey.ts';
-import { startJourney, startSession, theSession, type Journey } from './harness/journey.ts';
-
-let journey: Journey | undefined;
-afterEach(async () => {
-  await journey?.dispose();
-  journey = undefined;
-});
+import { execFile } from 'node:child_process';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { root } from '../../scripts/lib/root.ts';
+import type { SessionView } from '../../src/protocol/views.ts';
+import { turns } from '../fixtures/journey.ts';
+import { heldAttempt, startJourney, startSession, theSession } from './harness/journey.ts';
 
 test('an open file of the sandbox follows the attempt, read-only', async () => {
-  journey = await startJourney();
+  const journey = await startJourney();
   const beforeEdit = journey.gate('before-edit');
   const afterEdit = journey.gate('after-edit');
   await journey.script([
@@ -18,7 +17,7 @@ test('an open file of the sandbox follows the attempt, read-only', async () => {
     { ...turns.test, holdUntilFile: afterEdit.file },
     turns.finish,
   ]);
-  const window = await journey.workbench.open(journey.repo);
+  const [window] = await Promise.all([journey.workbench.open(journey.repo), journey.prepare()]);
   await startSession(window);
   await window.row('Sessions', /Attempt 1.*running/).waitFor();
   await window.expand(window.row('Sessions', /^Workspace/));
@@ -38,26 +37,18 @@ test('an open file of the sandbox follows the attempt, read-only', async () => {
   await window.row('Sessions', /Workspace.*as collected/).waitFor();
 });
 
-test('a second window observes, and may take over; the first one is told', async () => {
-  journey = await startJourney();
-  const gate = journey.gate('hold');
-  await journey.script([turns.view, { ...turns.edit, holdUntilFile: gate.file }, turns.finish]);
-  const first = await journey.workbench.open(journey.repo);
-  await startSession(first);
-  await first.row('Sessions', /Attempt 1.*running/).waitFor();
+test('two windows and a command line: one controls, each may take over and is heard of, everybody sees the same', async () => {
+  const { window: first, workbench, repo, home, kernel } = await heldAttempt({ graceS: 30 });
   await first.row('Sessions', /Control.*this window/).waitFor();
+  const before = await theSession(kernel, 'it runs', (s) => s.state === 'running');
 
-  const second = await journey.workbench.open(journey.repo);
+  const second = await workbench.open(repo);
   await second.openEscrow();
   await second.row('Sessions', /Attempt 1.*running/).waitFor();
-  // It may look, but cancelling is the controller's: neither in the row nor by the palette.
+  // It may look, but cancelling is the controller's.
   expect(await second.row('Sessions', /Control.*this window/).count()).toBe(0);
   await second.row('Sessions', /UTC for/).hover();
   expect(await second.pane('Sessions').locator('a[aria-label^="Cancel Attempt"]').count()).toBe(0);
-
-  const kernel = await journey.observe();
-  const before = await theSession(kernel, 'it runs', (s) => s.state === 'running');
-  await second.row('Sessions', /UTC for/).hover();
   await second
     .row('Sessions', /UTC for/)
     .locator('a[aria-label^="Attach"]')
@@ -71,7 +62,21 @@ test('a second window observes, and may take over; the first one is told', async
     (s) => s.controller?.clientId !== before.controller?.clientId,
   );
   expect(after.controller?.connected).toBe(true);
+  expect(after.state, 'who controls it is nothing to the attempt').toBe('running');
 
-  await gate.release();
-  await theSession(kernel, 'the attempt went on', verified);
+  const cli = async (...args: string[]): Promise<unknown> => {
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [path.join(root, 'dist/cli.cjs'), ...args, '--json'],
+      { env: { ...process.env, ESCROW_HOME: home } },
+    );
+    return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
+  };
+  const status = (await cli('kernel', 'status')) as { clients: { kind: string }[] };
+  expect(status.clients.filter((client) => client.kind === 'window')).toHaveLength(2);
+  await expect(cli('session', 'cancel', before.id)).rejects.toThrow();
+  const cancelled = (await cli('session', 'cancel', before.id, '--take-over')) as SessionView;
+  expect(cancelled.attempts[0]?.settlement).toMatchObject({ trigger: 'cancel', confirmed: true });
+  await second.notification().getByText('This window observes').waitFor();
+  for (const window of [first, second]) await window.row('Sessions', /Settlement.*confirmed/).waitFor();
 });

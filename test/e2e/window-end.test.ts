@@ -1,68 +1,57 @@
+// Every way in which a window can end, with the time each took, in the browser workbench. The tests that end the server
+// come last: the next one would start another.
 import { afterEach, expect, test } from 'vitest';
 import { readEndpoint } from '../../src/protocol/endpoint.ts';
+import type { SessionView } from '../../src/protocol/views.ts';
 import { settled, turns, verified } from '../fixtures/journey.ts';
-import { startJourney, startSession, theSession, type Journey, type JourneyOptions } from './harness/journey.ts';
-import { isRunning } from './harness/processes.ts';
+import { heldAttempt, startJourney, startSession, theSession } from './harness/journey.ts';
+import { family, isRunning } from './harness/processes.ts';
 import { until } from './harness/until.ts';
-import type { WorkbenchWindow } from './harness/window.ts';
 
-let journey: Journey | undefined;
-afterEach(async () => {
-  await journey?.dispose();
-  journey = undefined;
-});
-
-/** A window with an attempt that is held in the middle, after its edit. */
-async function heldAttempt(options: JourneyOptions & { readonly ownBrowser?: boolean }) {
-  const started = await startJourney(options);
-  journey = started;
-  const gate = started.gate('hold');
-  await started.script([turns.view, turns.edit, { ...turns.test, holdUntilFile: gate.file }, turns.finish]);
-  const window = await started.workbench.open(started.repo, { ownBrowser: options.ownBrowser === true });
-  await startSession(window);
-  const kernel = await started.observe();
-  await theSession(
-    kernel,
-    'the edit was made and the attempt is held',
-    (s) =>
-      s.attempts[0]?.activity.some(({ kind, title }) => kind === 'result' && title.includes('usage.py')) === true &&
-      (s.attempts[0]?.requests ?? 0) >= 3,
-  );
-  return { ...started, gate, window, kernel };
-}
+type Held = Awaited<ReturnType<typeof heldAttempt>>;
 
 /** Prints how long after an event something was seen; a measurement for people, never a verdict. */
 function tell(what: string, from: number, at: number): void {
   process.stdout.write(`window end: ${what} after ${((at - from) / 1000).toFixed(1)} s\n`);
 }
 
-/** What the next window must say about an attempt that was settled without it. */
-async function nextWindowTells(window: WorkbenchWindow, what: RegExp): Promise<void> {
-  await window.openEscrow();
-  await window.notification().getByText(what).waitFor();
-  await window.row('Sessions', /^UTC for/).waitFor();
+/** Waits for the settlement, prints how long after the event it was recorded, and sees that nothing is left. */
+async function settledAfter(what: string, from: number, { kernel, home }: Held): Promise<SessionView> {
+  const before = await readEndpoint(home);
+  const session = await theSession(kernel, 'it is settled', settled);
+  tell(`${what}: settled and confirmed`, from, session.attempts[0]?.settlement?.settledAt ?? 0);
+  expect(session.attempts[0]?.settlement?.confirmed).toBe(true);
+  expect((await kernel.call('kernel/probe', {})).containers).toBe(0);
+  expect(await isRunning(before?.pid ?? 0)).toBe(true);
+  return session;
 }
 
-test('closing the window settles the attempt, keeps its bytes, and the next window says so', async () => {
-  const { window, kernel, workbench, repo } = await heldAttempt({ graceS: 1 });
-  const from = Date.now();
-  await window.close();
-  const session = await theSession(kernel, 'it is settled', settled);
-  const [attempt] = session.attempts;
-  tell('closed (grace 1 s): settled and confirmed', from, attempt?.settlement?.settledAt ?? 0);
-  expect(attempt?.settlement).toMatchObject({ trigger: 'window_close', confirmed: true });
-  expect(attempt?.outcome?.kind).toBe('cancelled');
-  expect(attempt?.collection?.state).toBe('complete');
-  expect((await kernel.call('kernel/probe', {})).containers).toBe(0);
+const frozen: number[] = [];
+afterEach(() => {
+  for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT');
+});
 
-  const next = await workbench.open(repo);
-  await nextWindowTells(next, /While no window was open.*cancelled.*its window closed/);
+test('closing the window settles the attempt, keeps its bytes, and the next window says so', async () => {
+  const held = await heldAttempt({ graceS: 1 });
+  const from = Date.now();
+  await held.window.close();
+  const session = await settledAfter('closed (grace 1 s)', from, held);
+  expect(session.attempts[0]?.settlement?.trigger).toBe('window_close');
+  expect(session.attempts[0]?.outcome?.kind).toBe('cancelled');
+  expect(session.attempts[0]?.collection?.state).toBe('complete');
+
+  const next = await held.workbench.open(held.repo);
+  await next.openEscrow();
+  await next
+    .notification()
+    .getByText(/While no window was open.*cancelled.*its window closed/)
+    .waitFor();
   await next.row('Sessions', /Settlement.*confirmed/).waitFor();
   await next.screenshot('after-window-close-dark');
 });
 
 test('a reload within the grace goes on with the same attempt and the same control', async () => {
-  const { window, kernel, gate } = await heldAttempt({ graceS: 30 });
+  const { window, kernel, gate } = await heldAttempt({ graceS: 300 });
   const before = await theSession(kernel, 'it runs', (s) => s.state === 'running');
   const from = Date.now();
   await window.reload();
@@ -79,7 +68,7 @@ test('a reload within the grace goes on with the same attempt and the same contr
 });
 
 test('a killed extension host comes back as the same window', async () => {
-  const { window, kernel, gate, workbench } = await heldAttempt({ graceS: 60 });
+  const { window, kernel, gate, workbench } = await heldAttempt({ graceS: 300 });
   const before = await theSession(kernel, 'it runs', (s) => s.state === 'running');
   const [host] = await workbench.extensionHosts();
   if (host === undefined) throw new Error('no extension host');
@@ -100,19 +89,43 @@ test('a killed extension host comes back as the same window', async () => {
   expect(done.attempts[0]?.settlement?.trigger).toBe('finish');
 });
 
+test('escrow.onWindowClose = finishAttempt: the attempt comes to its own end after the window has gone', async () => {
+  const { window, kernel, gate } = await heldAttempt({
+    graceS: 1,
+    settings: { 'escrow.onWindowClose': 'finishAttempt' },
+  });
+  await window.close();
+  const alone = await theSession(kernel, 'nobody controls it', (s) => s.controller === null);
+  expect(alone.attempts[0]?.settlement).toBeNull();
+  await gate.release();
+  const done = await theSession(kernel, 'it is verified', verified);
+  expect(done.attempts[0]?.settlement?.trigger).toBe('finish');
+  expect(done.attempts).toHaveLength(1);
+});
+
 test('a killed browser settles the attempt once its extension host has gone', async () => {
-  const { window, kernel, workbench } = await heldAttempt({ graceS: 1, reconnectionGraceS: 3, ownBrowser: true });
+  const held = await heldAttempt({ graceS: 1, ownBrowser: true });
   const from = Date.now();
-  await workbench.killBrowser(window);
-  const session = await theSession(kernel, 'it is settled', settled, 90_000);
-  const at = session.attempts[0]?.settlement?.settledAt ?? 0;
-  tell('browser killed (reconnection grace 3 s, grace 1 s): settled and confirmed', from, at);
-  expect(session.attempts[0]?.settlement).toMatchObject({ trigger: 'window_close', confirmed: true });
-  expect((await kernel.call('kernel/probe', {})).containers).toBe(0);
+  await held.workbench.killBrowser(held.window);
+  const session = await settledAfter('browser killed (reconnection grace 2 s, grace 1 s)', from, held);
+  expect(session.attempts[0]?.settlement?.trigger).toBe('window_close');
+});
+
+test('a frozen browser: the window cannot prove itself, and after the set time the attempt is settled as that', async () => {
+  const held = await heldAttempt({ graceS: 60, ownBrowser: true, kernelSettings: { uiUnreachableMs: 6_000 } });
+  frozen.push(...(await held.workbench.browserProcesses(held.window)));
+  const from = Date.now();
+  for (const pid of frozen) process.kill(pid, 'SIGSTOP');
+  const session = await settledAfter('browser frozen (unreachable after 6 s)', from, held);
+  expect(session.attempts[0]?.settlement?.trigger).toBe('ui_unreachable');
+  // Nothing was closed: the extension host is there and connected.
+  expect(await held.workbench.extensionHosts()).not.toEqual([]);
+  for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT');
+  await held.window.row('Sessions', /Settlement.*confirmed/).waitFor();
 });
 
 test('a Kernel killed under the window: what is shown is marked as past, then as what the next Kernel observed', async () => {
-  const { window, home } = await heldAttempt({});
+  const { window, home } = await heldAttempt();
   const endpoint = await readEndpoint(home);
   if (endpoint === undefined) throw new Error('no endpoint');
   process.kill(endpoint.pid, 'SIGKILL');
@@ -121,8 +134,9 @@ test('a Kernel killed under the window: what is shown is marked as past, then as
     .getByText(/Not connected; last observed \d\d:\d\d/)
     .waitFor();
   await window.statusBarItem().getByText('not connected').waitFor();
-  expect(await window.pane('Sessions').locator('.codicon-modifier-spin').count()).toBe(0);
   await window.row('Sessions', /Attempt 1.*last seen: running/).waitFor();
+  const spinning = window.pane('Sessions').locator('.codicon-modifier-spin');
+  await until('nothing spins', 10_000, async () => ((await spinning.count()) === 0 ? true : undefined));
   await window.screenshot('kernel-killed-dark');
 
   await window.row('Sessions', /interrupted/).waitFor();
@@ -132,18 +146,52 @@ test('a Kernel killed under the window: what is shown is marked as past, then as
 });
 
 test('a Kernel that was stopped on purpose stays stopped until somebody starts it', async () => {
-  const started = await startJourney();
-  journey = started;
-  const window = await started.workbench.open(started.repo);
+  const { workbench, repo, home, observe } = await startJourney();
+  const window = await workbench.open(repo);
   await window.openEscrow();
   await window.pane('Sessions').getByText('No session yet').waitFor();
-  const before = await readEndpoint(started.home);
-  const kernel = await started.observe();
+  const before = await readEndpoint(home);
+  const kernel = await observe();
   await kernel.call('kernel/stop', { settle: true });
   await window.pane('Sessions').getByText('The Kernel was stopped').waitFor();
   await until('it is gone', 20_000, async () => ((await isRunning(before?.pid ?? 0)) ? undefined : true));
 
   await window.command('Escrow: Start Kernel');
   await window.pane('Sessions').getByText('No session yet').waitFor();
-  expect((await readEndpoint(started.home))?.pid).not.toBe(before?.pid);
+  expect((await readEndpoint(home))?.pid).not.toBe(before?.pid);
+});
+
+test('the server of the window ended: settled; the Kernel lives', async () => {
+  const held = await heldAttempt({ graceS: 1 });
+  const from = Date.now();
+  held.workbench.server.kill('SIGTERM');
+  const session = await settledAfter('server ended (grace 1 s)', from, held);
+  expect(session.attempts[0]?.settlement?.trigger).toBe('window_close');
+});
+
+test('the server and all its processes killed: settled; the Kernel, which the window started, is none of them', async () => {
+  const journey = await startJourney({ graceS: 1 });
+  const gate = journey.gate('hold');
+  await journey.script([turns.view, turns.edit, { ...turns.test, holdUntilFile: gate.file }, turns.finish]);
+  const window = await journey.workbench.open(journey.repo);
+  await startSession(window);
+  const kernel = await journey.observe();
+  await theSession(kernel, 'the attempt is held', (s) => (s.attempts[0]?.requests ?? 0) >= 3);
+  const server = journey.workbench.server.pid;
+  const kernelPid = (await readEndpoint(journey.home))?.pid;
+  if (server === undefined || kernelPid === undefined) throw new Error('no server, or no Kernel');
+  const all = await family(server);
+  expect(all, 'an extension host at least').not.toHaveLength(1);
+  expect(all).not.toContain(kernelPid);
+  const from = Date.now();
+  for (const pid of all) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // Gone with its parent.
+    }
+  }
+  const held = { ...journey, gate, window, kernel };
+  const session = await settledAfter('server and its processes killed (grace 1 s)', from, held);
+  expect(session.attempts[0]?.settlement?.trigger).toBe('window_close');
 });

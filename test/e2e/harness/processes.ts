@@ -3,6 +3,8 @@ import { readdir, readFile } from 'node:fs/promises';
 export interface ProcessInfo {
   readonly pid: number;
   readonly parent: number;
+  /** Id of its session: a detached process has one of its own, also while its parent lives. */
+  readonly session: number;
   readonly command: string;
 }
 
@@ -19,12 +21,24 @@ export async function processes(): Promise<readonly ProcessInfo[]> {
       // The name in brackets may hold spaces and brackets itself: the fields begin after the last one.
       const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
       if (fields[0] === 'Z') continue;
-      found.push({ pid: Number(entry), parent: Number(fields[1]), command: command.replaceAll('\0', ' ').trim() });
+      found.push({
+        pid: Number(entry),
+        parent: Number(fields[1]),
+        session: Number(fields[3]),
+        command: command.replaceAll('\0', ' ').trim(),
+      });
     } catch {
       continue;
     }
   }
   return found;
+}
+
+/** A process with its descendants, apart from those that were detached: what one kill of a family would end. */
+export async function family(ancestor: number): Promise<readonly number[]> {
+  const own = (await processes()).find((entry) => entry.pid === ancestor)?.session;
+  const attached = (await descendants(ancestor)).filter((entry) => entry.session === own);
+  return [ancestor, ...attached.map((entry) => entry.pid)];
 }
 
 /** The descendants of `ancestor`, the nearest first. */

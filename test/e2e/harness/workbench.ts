@@ -8,7 +8,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { chromium, type Browser } from 'playwright-core';
 import { findChromium, serverFolder } from '../../../scripts/setup-workbench.ts';
 import { root } from '../../../scripts/lib/root.ts';
-import { descendants } from './processes.ts';
+import { guardFolder, guardProcess } from './guard.ts';
+import { descendants, isRunning } from './processes.ts';
+import { phase } from './phases.ts';
 import { until } from './until.ts';
 import { WorkbenchWindow } from './window.ts';
 
@@ -32,7 +34,10 @@ export const quietSettings: Readonly<Record<string, unknown>> = {
   'workbench.enableExperiments': false,
   'workbench.layoutControl.enabled': false,
   'workbench.reduceMotion': 'on',
-  'workbench.colorTheme': 'Dark Modern',
+  // The theme follows what the browser says of the system: tests change it in no time.
+  'window.autoDetectColorScheme': true,
+  'workbench.preferredDarkColorTheme': 'Dark Modern',
+  'workbench.preferredLightColorTheme': 'Light Modern',
   'workbench.settings.enableNaturalLanguageSearch': false,
   'chat.disableAIFeatures': true,
   'chat.agentHost.enabled': false,
@@ -51,19 +56,24 @@ export const quietSettings: Readonly<Record<string, unknown>> = {
   'window.menuBarVisibility': 'compact',
 };
 
+/** What a server is started with; a test that needs another one gets a server of its own. */
 export interface WorkbenchOptions {
-  /** User settings beside `quietSettings`. */
-  readonly settings?: Readonly<Record<string, unknown>>;
-  /** Settings of the machine, where a remote window takes those of scope `machine` from. */
-  readonly machineSettings?: Readonly<Record<string, unknown>>;
-  /** Environment of the server, and so of the extension hosts. */
-  readonly env?: Readonly<Record<string, string>>;
   /** Seconds that the server keeps an extension host whose browser is gone. */
   readonly reconnectionGraceS?: number;
   /** Workspace trust asked for as in a new installation; off by default, where every folder is trusted. */
   readonly workspaceTrust?: boolean;
   /** A VSIX to install. Without one, the extension as built in the checkout (`dist/`) counts as installed. */
   readonly vsix?: string;
+}
+
+/** What may differ between windows of one server: it counts for those that are opened from then on. */
+export interface WindowOptions {
+  /** User settings beside `quietSettings`. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+  /** Settings of the machine, where a remote window takes those of scope `machine` from. */
+  readonly machineSettings?: Readonly<Record<string, unknown>>;
+  /** Environment of the extension hosts. */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 export interface OpenOptions {
@@ -103,9 +113,9 @@ export class Workbench {
   readonly folder: string;
   readonly url: string;
   readonly server: ChildProcess;
-  readonly #browsers = new Set<Browser>();
+  readonly #browsers = new Map<Browser, { readonly pid: number; readonly free: () => void }>();
   readonly #windows = new Set<WorkbenchWindow>();
-  readonly #browserPids = new Map<Browser, number>();
+  readonly #free: (() => void)[] = [];
   #shared: Promise<Browser> | undefined;
 
   private constructor(folder: string, url: string, server: ChildProcess) {
@@ -116,13 +126,11 @@ export class Workbench {
 
   static async start(options: WorkbenchOptions = {}): Promise<Workbench> {
     const folder = await mkdtemp(path.join(tmpdir(), 'escrow-workbench-'));
+    const freeFolder = guardFolder(folder);
     const at = (...parts: string[]): string => path.join(folder, ...parts);
-    const settings = { ...quietSettings, ...options.settings };
     await Promise.all(
       ['user/User', 'user/Machine', 'extensions', 'builtin'].map((name) => mkdir(at(name), { recursive: true })),
     );
-    await writeFile(at('user', 'User', 'settings.json'), JSON.stringify(settings, null, 1));
-    await writeFile(at('user', 'Machine', 'settings.json'), JSON.stringify(options.machineSettings ?? {}));
     for (const name of builtIn) await symlink(path.join(serverFolder, 'extensions', name), at('builtin', name));
 
     if (options.vsix === undefined) {
@@ -161,6 +169,8 @@ export class Workbench {
       const server = spawn(
         process.execPath,
         [
+          '--require',
+          path.join(import.meta.dirname, 'server-environment.cjs'),
           ...common,
           '--host',
           '127.0.0.1',
@@ -171,10 +181,12 @@ export class Workbench {
           String(options.reconnectionGraceS ?? 2),
           ...(options.workspaceTrust === true ? [] : ['--disable-workspace-trust']),
         ],
-        { env: { ...process.env, ...options.env }, stdio: ['ignore', log.fd, log.fd] },
+        { stdio: ['ignore', log.fd, log.fd, 'ipc'] },
       );
       const url = `http://127.0.0.1:${port}`;
       const workbench = new Workbench(folder, url, server);
+      workbench.#free.push(freeFolder);
+      if (server.pid !== undefined) workbench.#free.push(await guardProcess(server.pid));
       try {
         await until('the server answers', 30_000, () => {
           if (server.exitCode !== null) throw new Error(`the server ended, see ${at('server.log')}`);
@@ -188,6 +200,21 @@ export class Workbench {
     } finally {
       await log.close();
     }
+  }
+
+  /** Whether windows can still be opened: a test may have ended the server. */
+  get running(): boolean {
+    return this.server.exitCode === null && this.server.signalCode === null;
+  }
+
+  /** Sets what the windows that are opened from now on find. What an earlier call set is gone, environment apart. */
+  async configure(options: WindowOptions): Promise<void> {
+    const at = (name: string): string => path.join(this.folder, 'user', name, 'settings.json');
+    await writeFile(at('User'), JSON.stringify({ ...quietSettings, ...options.settings }, null, 1));
+    await writeFile(at('Machine'), JSON.stringify(options.machineSettings ?? {}));
+    const set = once(this.server, 'message', { signal: AbortSignal.timeout(20_000) });
+    this.server.send({ environment: options.environment ?? {} });
+    await set;
   }
 
   async #launch(): Promise<Browser> {
@@ -207,46 +234,59 @@ export class Workbench {
         '--disable-sync',
       ],
     });
-    this.#browsers.add(browser);
-    const [main] = (await browserProcesses()).filter((pid) => !before.includes(pid));
-    if (main !== undefined) this.#browserPids.set(browser, main);
-    browser.on('disconnected', () => this.#browsers.delete(browser));
+    const [pid] = (await browserProcesses()).filter((entry) => !before.includes(entry));
+    if (pid === undefined) throw new Error('the browser that was started is not among the processes');
+    const free = await guardProcess(pid);
+    this.#browsers.set(browser, { pid, free });
+    browser.on('disconnected', () => {
+      free();
+      this.#browsers.delete(browser);
+    });
     return browser;
   }
 
   /** Opens a window on a folder (or on none) and waits until the workbench has restored. */
   async open(folder: string | null, options: OpenOptions = {}): Promise<WorkbenchWindow> {
-    this.#shared ??= this.#launch();
-    const browser = options.ownBrowser === true ? await this.#launch() : await this.#shared;
+    const browser = await phase('start a browser', () => {
+      if (options.ownBrowser === true) return this.#launch();
+      this.#shared ??= this.#launch();
+      return this.#shared;
+    });
     const query = new URLSearchParams();
     if (folder === null) query.set('ew', 'true');
     else query.set('folder', folder);
-    const window = await WorkbenchWindow.open(browser, `${this.url}/?${query.toString()}`, {
-      width: options.width ?? 1280,
-      height: options.height ?? 800,
-    });
+    const window = await phase('load a window', () =>
+      WorkbenchWindow.open(browser, `${this.url}/?${query.toString()}`, {
+        width: options.width ?? 1280,
+        height: options.height ?? 800,
+      }),
+    );
     this.#windows.add(window);
     return window;
   }
 
+  /** The processes of a window's browser, the main one first. */
+  async browserProcesses(window: WorkbenchWindow): Promise<readonly number[]> {
+    const main = this.#browsers.get(window.browser)?.pid;
+    if (main === undefined) throw new Error('the browser of this window is not known');
+    return [main, ...(await descendants(main)).map((child) => child.pid)];
+  }
+
   /** Ends a window's whole browser at once, as a crash does. The window must have a browser of its own. */
   async killBrowser(window: WorkbenchWindow): Promise<void> {
-    const pid = this.#browserPids.get(window.browser);
-    if (pid === undefined) throw new Error('the browser of this window is not known');
     const gone = Promise.withResolvers<void>();
     window.browser.once('disconnected', () => gone.resolve());
-    const children = await descendants(pid);
     // Its children hold the pipe that tells of its end: a browser is gone when they are.
-    for (const one of [pid, ...children.map((child) => child.pid)]) {
+    for (const pid of await this.browserProcesses(window)) {
       try {
-        process.kill(one, 'SIGKILL');
+        process.kill(pid, 'SIGKILL');
       } catch {
         // Gone with its parent.
       }
     }
     await Promise.race([
       gone.promise,
-      delay(20_000).then(() => Promise.reject(new Error(`the browser (${pid}) is still there`))),
+      delay(20_000).then(() => Promise.reject(new Error(`a killed browser is still there`))),
     ]);
     this.#windows.delete(window);
   }
@@ -265,11 +305,31 @@ export class Workbench {
     await Promise.allSettled(windows.map((window, index) => window.screenshot(`${name}-${index + 1}`)));
   }
 
-  async dispose(): Promise<void> {
+  /** Closes every window, with its browser where it had one of its own, and sees that no extension host is left. */
+  async closeWindows(): Promise<void> {
     // A page first: a browser that goes with its pages open leaves the extension host behind for the grace time.
     await Promise.allSettled([...this.#windows].map((window) => window.close()));
-    await Promise.allSettled([...this.#browsers].map((browser) => browser.close()));
-    if (this.server.exitCode === null && this.server.signalCode === null) {
+    this.#windows.clear();
+    const shared = await this.#shared?.catch(() => undefined);
+    const own = [...this.#browsers.keys()].filter((browser) => browser !== shared);
+    await Promise.allSettled(own.map((browser) => browser.close()));
+    const hosts = await this.extensionHosts();
+    for (const pid of hosts) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // It had heard of the end of its window.
+      }
+    }
+    for (const pid of hosts) {
+      await until('an extension host is gone', 10_000, async () => ((await isRunning(pid)) ? undefined : true));
+    }
+  }
+
+  async dispose(): Promise<void> {
+    await Promise.allSettled([...this.#windows].map((window) => window.close()));
+    await Promise.allSettled([...this.#browsers.keys()].map((browser) => browser.close()));
+    if (this.running) {
       const exit = once(this.server, 'exit');
       this.server.kill('SIGTERM');
       const force = setTimeout(() => this.server.kill('SIGKILL'), 10_000);
@@ -277,5 +337,6 @@ export class Workbench {
       clearTimeout(force);
     }
     await rm(this.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    for (const free of this.#free.splice(0)) free();
   }
 }
