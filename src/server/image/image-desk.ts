@@ -9,9 +9,10 @@ import { installNpm } from '../dependencies/install-npm.ts';
 import { installPython } from '../dependencies/install-python.ts';
 import { readNpmLock } from '../dependencies/npm-lock.ts';
 import type { Logger } from '../log.ts';
+import { refuseUnfit } from '../sandbox/base-fit.ts';
 import { dependenciesDigest, packPackages, type InstalledPackages } from '../sandbox/dependency-layer.ts';
 import { EngineFault, type ContainerEngine } from '../sandbox/engine.ts';
-import { baseRepository, findBase, registryBase, stepsDigest } from '../sandbox/image.ts';
+import { baseRepository, findBase, registryBase, stepsDigest, type FoundBase } from '../sandbox/image.ts';
 import { readPlatform } from '../sandbox/image-platform.ts';
 import {
   fileIdentity,
@@ -379,7 +380,7 @@ class Preparation {
     if (base === undefined)
       throw new EngineFault('not-found', `${plan.base.reference} is not there after it was pulled`);
     const missing = plan.steps.some(({ kind, cached }) => (kind === 'npm' || kind === 'python') && !cached);
-    const installed = missing ? await this.#install(base.id, base.architecture) : null;
+    const installed = missing ? await this.#install(base, node.nodePath) : null;
     const steps = stepsDigest(wanted.steps);
     const locks = [wanted.dependencies?.npm?.lock.path, wanted.dependencies?.python?.lock.path];
     const parts: Readonly<Record<MadeStep['kind'], { code: string; detail: string; percent: number }>> = {
@@ -460,11 +461,14 @@ class Preparation {
   }
 
   /** On this machine, into the temporary folder. The containers that run contracts have no network, and never get one. */
-  async #install(base: string, architecture: string): Promise<InstalledPackages> {
+  async #install(base: FoundBase, nodePath: string): Promise<InstalledPackages> {
     const { wanted, files } = this.#target;
-    const platform = await withFileContainer(this.#engine, base, { owner: this.#deps.store.homeId }, (id) =>
-      readPlatform(this.#engine, id, architecture),
-    );
+    const { architecture } = base;
+    const platform = await withFileContainer(this.#engine, base.id, { owner: this.#deps.store.homeId }, async (id) => {
+      // Before anything is downloaded for it.
+      await refuseUnfit(this.#engine, id, base, nodePath);
+      return readPlatform(this.#engine, id, architecture);
+    });
     if (platform === null) throw new EngineFault('unsupported', `packages for ${architecture} are not supported`);
     const fileOf = (at: { readonly path: string }) => {
       const bytes = files.get(at.path as never);

@@ -32,7 +32,7 @@ async function readOne(engine: ContainerEngine, container: string, file: string)
 }
 
 /** Follows links as the image's own root would have it. */
-async function follow(
+export async function followFile(
   engine: ContainerEngine,
   container: string,
   start: string,
@@ -78,7 +78,7 @@ async function readLibc(
     '/lib64',
     '/usr/lib64',
   ]) {
-    const found = await follow(engine, container, `${folder}/libc.so.6`);
+    const found = await followFile(engine, container, `${folder}/libc.so.6`);
     const version =
       found === undefined ? null : /GNU C Library [^\0]*?version (\d+)\.(\d+)/.exec(found.bytes.toString('latin1'));
     if (version !== null) return { kind: 'glibc', major: Number(version[1]), minor: Number(version[2]) };
@@ -91,13 +91,13 @@ async function readLibc(
 async function readPython(engine: ContainerEngine, container: string): Promise<ImagePlatform['python']> {
   for (const folder of ['/usr/local/bin', '/usr/bin']) {
     const program = `${folder}/python3`;
-    const found = await follow(engine, container, program);
+    const found = await followFile(engine, container, program);
     const minor = found === undefined ? undefined : /\/python3\.(\d+)$/.exec(found.file)?.[1];
     if (found === undefined || minor === undefined) continue;
     const exact = new RegExp(`\\0(3\\.${minor}\\.\\d+)\\0`);
     const prefix = path.posix.dirname(folder);
     // A Python that is built as a library has its version there.
-    const library = await follow(engine, container, `${prefix}/lib/libpython3.${minor}.so.1.0`);
+    const library = await followFile(engine, container, `${prefix}/lib/libpython3.${minor}.so.1.0`);
     const full = [found.bytes, library?.bytes].flatMap((bytes) => {
       const match = bytes === undefined ? null : exec(exact, bytes);
       return match === null ? [] : [match];

@@ -8,6 +8,7 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { insidePaths, workerId } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
+import { refuseUnfit } from './base-fit.ts';
 import { EngineFault, type ContainerEngine, type ImageFacts } from './engine.ts';
 import { launcherProgram, launcherScript, syscallProbeProgram } from './inside-programs.ts';
 import { imageLayout, labelKeys, productLabel } from './labels.ts';
@@ -167,6 +168,7 @@ class Making {
         packed: null,
       }));
     const plain = async (): Promise<string> => {
+      await refuseUnfit(this.#engine, baseFiles, { reference, architecture: base.Architecture }, this.#input.nodePath);
       log(`flattening ${reference} (${Math.round(base.Size / 1e6)} MB) and adding Node ${nodeVersion}`, 'flatten');
       return flattenFiles(baseFiles, this.#labels('flat', null));
     };
