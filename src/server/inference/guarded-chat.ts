@@ -207,7 +207,7 @@ export function guardedChat<S, L>(
       try {
         return await waitForIdle(
           wire.idleLook(ours?.expected ?? { tag, digest: null }, ours?.before ?? null),
-          idleWaitMs,
+          Math.min(idleWaitMs, timing.idleMs),
         );
       } catch {
         return 'unknown';

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import type { EngineTiming } from '../../../src/server/inference/engine-deps.ts';
 import type { AgentEnd } from '../../../src/server/agent/port.ts';
 import {
   callLine,
@@ -32,9 +33,6 @@ const errorLine = (error: string): string => `${JSON.stringify({ error })}\n`;
 const ended = (more: Readonly<Record<string, unknown>>): string =>
   line({}, { done: true, done_reason: 'stop', ...more });
 
-/** Waits short enough for a test. */
-const timing = { stallMs: 400, loadMs: 400, probeMs: 40 };
-
 /**
  * Every report of facts/ollama-wire ("What goes wrong, and what the client owes"): the symptom as an engine shows it,
  * and the one way in which the attempt ends. None is turned into another.
@@ -46,6 +44,8 @@ const reports: readonly {
   readonly end: { readonly kind: AgentEnd['kind']; readonly code?: string; readonly which?: string };
   /** Requests that reached the engine. */
   readonly sent: number;
+  /** Short waits, only where the report is about waiting. */
+  readonly waits?: Partial<EngineTiming>;
 }[] = [
   {
     report: '#3839 #17889 #17427',
@@ -164,6 +164,17 @@ const reports: readonly {
     sent: 2,
   },
   {
+    report: '#11889 #2876',
+    symptom: 'it goes on working after its client left: the next request is not sent into that',
+    peer: {
+      chat: stream(...Array.from({ length: 900 }, () => line({ content: 'and again ' })), lastLine),
+      goesOn: () => true,
+    },
+    end: { kind: 'transport', code: 'engine_busy' },
+    sent: 1,
+    waits: { idleMs: 200 },
+  },
+  {
     report: '#10015 #17118',
     symptom: 'a proper end without the last line',
     peer: { chat: stream(line({ content: 'half of it' })) },
@@ -197,6 +208,7 @@ const reports: readonly {
     peer: { chat: () => undefined },
     end: { kind: 'transport', code: 'load_timeout' },
     sent: 1,
+    waits: { loadMs: 400, probeMs: 40 },
   },
   {
     report: 'identity: #11922',
@@ -215,12 +227,12 @@ const reports: readonly {
 ];
 
 describe('what is reported of Ollama ends as what it is', () => {
-  test.each(reports)('$report: $symptom', async ({ peer: behaviour, end, sent }) => {
+  test.each(reports)('$report: $symptom', async ({ peer: behaviour, end, sent, waits }) => {
     peer = await startOllamaPeer({
       ps: (chats) => (chats === 0 ? [] : [{ ...honestLoaded, context_length: 16_384 }]),
       ...behaviour,
     });
-    const run = await runOn(engineOn(peer.host, timing), peerModel, {
+    const run = await runOn(engineOn(peer.host, waits), peerModel, {
       contract: frozenContract({ requests: 8 }),
       sandbox: new MemorySandbox({ 'src/usage.py': 'x = 1\n', 'tests/test_usage.py': '' }),
     });
@@ -228,6 +240,37 @@ describe('what is reported of Ollama ends as what it is', () => {
     expect(peer.chats).toHaveLength(sent);
     // Never the same request twice.
     expect(new Set(peer.chats).size).toBe(sent);
+  });
+
+  test('#15260 #14850 #11037 #8063: a format is never asked for, so none can suppress calls or go unmet', async () => {
+    peer = await startOllamaPeer({
+      ps: (chats) => (chats === 0 ? [] : [{ ...honestLoaded, context_length: 16_384 }]),
+      chat: stream(line({ content: 'hm' }), lastLine),
+    });
+    await runOn(engineOn(peer.host), peerModel, {
+      contract: frozenContract({ requests: 8 }),
+      sandbox: new MemorySandbox({ 'src/usage.py': 'x = 1\n', 'tests/test_usage.py': '' }),
+    });
+    expect(peer.chats.length).toBeGreaterThan(1);
+    for (const body of peer.chats) expect(Object.keys(JSON.parse(body))).not.toContain('format');
+  });
+
+  test('llama_index#22464: two equal calls in one answer are done twice', async () => {
+    peer = await startOllamaPeer({
+      ps: (chats) => (chats === 0 ? [] : [{ ...honestLoaded, context_length: 16_384 }]),
+      chat: stream(
+        callLine('terminal', { command: 'true' }),
+        callLine('terminal', { command: 'true' }),
+        callLine('finish', { message: 'x' }),
+        lastLine,
+      ),
+    });
+    const sandbox = new MemorySandbox({ 'src/usage.py': 'x = 1\n' }, { unit: () => ({}) });
+    await runOn(engineOn(peer.host), peerModel, {
+      contract: frozenContract({ checks: [{ id: 'unit', argv: ['true'] }] }),
+      sandbox,
+    });
+    expect(sandbox.calls.filter((call) => call === 'run unit').length).toBeGreaterThanOrEqual(2);
   });
 
   test('ollama-js#72 #144: headers after the 300 s of a client stack are waited for, as long as the engine lives', async () => {

@@ -30,8 +30,6 @@ export interface RehearsalServer {
   readonly host: string;
   /** Makes a script file known under its absolute path. Throws where it cannot be read. */
   addFile(path: string): Promise<void>;
-  /** Chats being answered now. */
-  active(): number;
   close(): Promise<void>;
 }
 
@@ -56,9 +54,16 @@ interface Model {
 export async function startRehearsalServer(options: RehearsalServerOptions): Promise<RehearsalServer> {
   const files = new Map<string, string>();
   /** Tag → context it was last loaded with, as `/api/ps` shows it. */
-  const loaded = new Map<string, { digest: string; numCtx: number; size: number }>();
+  const loaded = new Map<string, { digest: string; numCtx: number; size: number; expiresAt: string | null }>();
   const stopping = new AbortController();
-  let active = 0;
+  /** Chats being answered now. */
+  let chats = 0;
+  /** Told like Ollama's: set when the last chat is over, another at each look while the first one runs. */
+  let looks = 0;
+  const inTenMinutes = (): string => {
+    looks += 1;
+    return new Date(Date.now() + 600_000).toISOString().replace('Z', `${String(looks).padStart(6, '0')}Z`);
+  };
 
   const models = async (): Promise<readonly Model[]> => {
     const scripts = new Map(
@@ -121,6 +126,7 @@ export async function startRehearsalServer(options: RehearsalServerOptions): Pro
             size: l.size,
             size_vram: 0,
             context_length: l.numCtx,
+            expires_at: l.expiresAt ?? inTenMinutes(),
             details,
           })),
         });
@@ -150,7 +156,13 @@ export async function startRehearsalServer(options: RehearsalServerOptions): Pro
           answer(response, 404, { error: `model '${parsed.data.model}' not found` });
           return;
         }
-        await chat(model, parsed.data, response, gone);
+        chats += 1;
+        try {
+          await chat(model, parsed.data, response, gone);
+        } finally {
+          chats -= 1;
+          if (chats === 0) for (const runner of loaded.values()) runner.expiresAt = inTenMinutes();
+        }
         return;
       }
       default:
@@ -173,7 +185,8 @@ export async function startRehearsalServer(options: RehearsalServerOptions): Pro
     }
     const turn = pickTurn(model, body.messages);
     if (turn.delayMs !== undefined) await wait(turn.delayMs, undefined, { signal: gone });
-    loaded.set(model.tag, { digest: model.digest, numCtx: body.options.num_ctx, size: model.size });
+    const expiresAt = loaded.get(model.tag)?.expiresAt ?? null;
+    loaded.set(model.tag, { digest: model.digest, numCtx: body.options.num_ctx, size: model.size, expiresAt });
     if (turn.fault === 'queue-full') return answer(response, 503, { error: 'server busy, please try again' });
     if (turn.fault === 'out-of-memory') return answer(response, 500, { error: 'cudaMalloc failed: out of memory' });
     if (turn.fault === 'tool-parse-error')
@@ -239,16 +252,11 @@ export async function startRehearsalServer(options: RehearsalServerOptions): Pro
       client.abort(new Error('the client went away'));
     });
     const gone = AbortSignal.any([client.signal, stopping.signal]);
-    active += 1;
-    route(request, response, gone)
-      .catch((error: unknown) => {
-        if (!gone.aborted) options.log('error', 'rehearsal request failed', { error: String(error) });
-        if (!response.headersSent) answer(response, 400, { error: String(error) });
-        else response.destroy();
-      })
-      .finally(() => {
-        active -= 1;
-      });
+    route(request, response, gone).catch((error: unknown) => {
+      if (!gone.aborted) options.log('error', 'rehearsal request failed', { error: String(error) });
+      if (!response.headersSent) answer(response, 400, { error: String(error) });
+      else response.destroy();
+    });
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -267,7 +275,6 @@ export async function startRehearsalServer(options: RehearsalServerOptions): Pro
       const script = await loadScript(path, path);
       files.set(path, script.path);
     },
-    active: () => active,
     async close() {
       stopping.abort(new Error('the rehearsal engine stops'));
       server.closeAllConnections();

@@ -1,5 +1,4 @@
 import { isAbsolute } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import { EscrowError } from '../../../protocol/errors.ts';
 import { createOllamaEngine } from '../ollama.ts';
 import type { InferenceEngine } from '../port.ts';
@@ -56,11 +55,6 @@ export async function startRehearsal(
         throw new InferenceFailure('identity', 'model_gone', error instanceof Error ? error.message : String(error));
       }
       return adapter.chat({ ...request, model: name }, expected, onEvent, signal);
-    },
-    async idle() {
-      // The server is ours: unlike Ollama it can be asked whether it still works. A moment for an aborted hold to end.
-      for (let n = 0; n < 40 && server.active() > 0; n += 1) await wait(25);
-      return server.active() === 0 ? 'idle' : 'busy';
     },
   };
   return { engine, stop: async () => server.close() };
