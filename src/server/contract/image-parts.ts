@@ -3,7 +3,7 @@ import type { FrozenDependencies } from '../../protocol/contract.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import { parseRelPath } from '../../protocol/paths.ts';
 import type { FileEntry, RelPath } from '../../protocol/primitives.ts';
-import { barePackageManifest, readNpmLock } from '../dependencies/npm-lock.ts';
+import { manifestFault, readNpmLock } from '../dependencies/npm-lock.ts';
 import { readPythonLock } from '../dependencies/python-lock.ts';
 import { readTreeFiles } from './read-tree-file.ts';
 import { entryFaultText, imageReference, shownPath, type ResolvedPackages } from './resolve-contract.ts';
@@ -108,8 +108,8 @@ async function npmParts(
     )),
   ];
   for (const { path } of manifests) {
-    if (barePackageManifest(textOf(path)) === null)
-      fault(member, 'bad-manifest', `${shownPath(path)} is no package.json.`);
+    const why = manifestFault(textOf(path), path.slice(folder.length));
+    if (why !== null) fault(member, 'bad-manifest', `${shownPath(path)} ${why}.`);
   }
   return { lock, manifests };
 }

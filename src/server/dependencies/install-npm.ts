@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
-import { barePackageManifest } from './npm-lock.ts';
+import { barePackageManifest, manifestFault } from './npm-lock.ts';
 import { findNpm, runClient, type PackageClient } from './package-client.ts';
 import { processorNames, type ImagePlatform } from './platform.ts';
 
@@ -87,11 +87,13 @@ export async function installNpm(input: NpmInstall): Promise<string> {
   const sources = await npmSources(client, home, signal);
   await writeContext(tree, lock, lock.bytes);
   for (const manifest of input.manifests) {
-    const bare = barePackageManifest(Buffer.from(manifest.bytes).toString('utf8'));
-    if (bare === null) {
+    const text = Buffer.from(manifest.bytes).toString('utf8');
+    const bare = barePackageManifest(text);
+    const fault = manifestFault(text, path.posix.relative(path.posix.dirname(lock.path), manifest.path));
+    if (bare === null || fault !== null) {
       throw new EscrowError(
         'DependenciesUnusable',
-        `${manifest.path} is not a package.json.`,
+        `${manifest.path} ${fault ?? 'is no package.json'}.`,
         'Mend it and freeze again.',
       );
     }

@@ -1,3 +1,4 @@
+import path from 'node:path';
 import * as z from 'zod';
 
 /** A package of a lock file. `folder` is its place, e.g. `node_modules/a/node_modules/@b/c`. */
@@ -20,6 +21,7 @@ export interface NpmLock {
   readonly moduleFolders: readonly string[];
 }
 
+const Specs = z.record(z.string(), z.string().max(4096)).optional();
 const Entry = z.object({
   version: z.string().max(256).optional(),
   name: z.string().max(256).optional(),
@@ -29,7 +31,13 @@ const Entry = z.object({
   inBundle: z.boolean().optional(),
   optional: z.boolean().optional(),
   devOptional: z.boolean().optional(),
+  bundleDependencies: z.array(z.string()).optional().catch(undefined),
+  dependencies: Specs,
+  devDependencies: Specs,
+  optionalDependencies: Specs,
+  peerDependencies: Specs,
 });
+type Entry = z.infer<typeof Entry>;
 const LockFile = z.object({
   lockfileVersion: z.number(),
   packages: z.record(z.string().max(1024), Entry),
@@ -37,6 +45,12 @@ const LockFile = z.object({
 
 /** Some ten thousand packages: more than any project that fits a sandbox. */
 const maxPackages = 20_000;
+
+/** npm takes more for a version, an address or a file among it. */
+const plainVersion = /^\d{1,16}\.\d{1,16}\.\d{1,16}(?:[-+][\w.+-]*)?$/;
+/** A range or a tag, of this name or of another one: what is asked of a registry. Not a folder, not an archive. */
+const registrySpec = /^(?:npm:(?:@[\w.~-]+\/)?[\w.~-]+(?:@[^/:]*)?|(?!\.)[^/:]*(?<!\.(?:tgz|tar\.gz|tar)))$/i;
+const packageName = /^(?:@[^/]+\/)?[^/]+$/;
 
 type Read = { readonly ok: true; readonly lock: NpmLock } | { readonly ok: false; readonly reason: string };
 
@@ -63,7 +77,12 @@ export function readNpmLock(text: string): Read {
   const links: { readonly folder: string; readonly target: string }[] = [];
   const members: string[] = [];
   const moduleFolders = new Set<string>();
+  const bundled = bundledFolders(entries);
   for (const [folder, entry] of Object.entries(entries)) {
+    // npm asks for what a lock file leaves out, wherever the word leads.
+    const foreign = Object.entries(specsOf(entry)).find(([, spec]) => !isPlainSpec(spec, folder));
+    if (foreign !== undefined)
+      return refuse(`"${shortened(folder)}" wants ${shortened(foreign.join(' from '))}, which is no registry`);
     if (folder === '') continue;
     if (!isSafeFolder(folder)) return refuse(`"${shortened(folder)}" is no folder that a package may have`);
     const at = folder.indexOf('node_modules/');
@@ -77,9 +96,11 @@ export function readNpmLock(text: string): Read {
       continue;
     }
     const name = entry.name ?? folder.slice(folder.lastIndexOf('node_modules/') + 'node_modules/'.length);
-    if (entry.inBundle === true) continue;
     const { version, integrity, resolved } = entry;
-    if (version === undefined) return refuse(`${shortened(name)} has no version`);
+    // It comes with the archive of the package around it. That it says so itself is not enough: npm looks, and fetches it
+    // as any other where it is not so.
+    if (resolved === undefined && integrity === undefined && bundled.has(folder)) continue;
+    if (version === undefined || !plainVersion.test(version)) return refuse(`${shortened(name)} has no version`);
     if (resolved !== undefined && !resolved.startsWith('https://')) {
       return refuse(`${shortened(name)} does not come from a registry over HTTPS (${shortened(resolved)})`);
     }
@@ -102,6 +123,49 @@ export function readNpmLock(text: string): Read {
     ok: true,
     lock: { packages, members: members.toSorted(), moduleFolders: [...moduleFolders].toSorted() },
   };
+}
+
+type Entries = Readonly<Record<string, Entry>>;
+
+function specsOf(entry: Entry): Readonly<Record<string, string>> {
+  const { dependencies, devDependencies, optionalDependencies, peerDependencies } = entry;
+  return { ...peerDependencies, ...optionalDependencies, ...devDependencies, ...dependencies };
+}
+
+/** Whether npm would ask a registry for it, or look into the workspace; `folder` is that of the package that wants it. */
+function isPlainSpec(spec: string, folder: string): boolean {
+  if (registrySpec.test(spec)) return true;
+  if (!/^(?:file:|\.{1,2}\/)[^/~:][^:]*$/.test(spec)) return false;
+  const inside = path.posix.normalize(path.posix.join(folder, spec.replace(/^file:/, '')));
+  return inside !== '..' && !inside.startsWith('../');
+}
+
+const ownerOf = (folder: string): string => folder.slice(0, Math.max(0, folder.lastIndexOf('/node_modules/')));
+
+/**
+ * Folders of packages that come with the archive of another one, as npm tells them: named by that one as bundled, inside
+ * of such a one, or wanted by such a one and lying beside it.
+ */
+function bundledFolders(entries: Entries): ReadonlySet<string> {
+  const inside = Map.groupBy(Object.keys(entries), ownerOf);
+  const found = new Set<string>();
+  for (const [owner, { bundleDependencies }] of Object.entries(entries)) {
+    if (!owner.includes('node_modules/') || bundleDependencies === undefined) continue;
+    const named = (names: readonly string[]): readonly string[] => names.filter((name) => packageName.test(name));
+    const queue = named(bundleDependencies).map((name) => `${owner}/node_modules/${name}`);
+    for (let folder = queue.pop(); folder !== undefined; folder = queue.pop()) {
+      const entry = Object.hasOwn(entries, folder) ? entries[folder] : undefined;
+      if (entry === undefined || found.has(folder)) continue;
+      found.add(folder);
+      queue.push(...(inside.get(folder) ?? []));
+      for (const name of named(Object.keys(specsOf(entry)))) {
+        let at = folder;
+        while (at.length > owner.length && !Object.hasOwn(entries, `${at}/node_modules/${name}`)) at = ownerOf(at);
+        queue.push(`${at}/node_modules/${name}`);
+      }
+    }
+  }
+  return found;
 }
 
 function isSafeFolder(folder: string): boolean {
@@ -147,6 +211,28 @@ export function barePackageManifest(text: string): string | null {
   const found = value as Readonly<Record<string, unknown>>;
   const kept = Object.fromEntries(manifestFields.flatMap((field) => (field in found ? [[field, found[field]]] : [])));
   return `${JSON.stringify(kept, null, 2)}\n`;
+}
+
+/**
+ * Why a package.json can't be used, or null: it is none, or wants packages that npm would fetch otherwise than from a
+ * registry (git, an address, a file outside), which it would do before it compares with the lock. `file` is its path
+ * beside the lock.
+ */
+export function manifestFault(text: string, file: string): string | null {
+  const bare = barePackageManifest(text);
+  if (bare === null) return 'is no package.json';
+  const found = JSON.parse(bare) as Readonly<Record<string, unknown>>;
+  const folder = path.posix.dirname(file);
+  const fields = ['dependencies', 'devDependencies', 'optionalDependencies', 'peerDependencies', 'overrides'];
+  // Overrides nest; without recursion, as the text is hostile.
+  const queue: unknown[] = fields.map((field) => found[field]);
+  for (let value = queue.pop(); value !== undefined || queue.length > 0; value = queue.pop()) {
+    if (typeof value === 'string' && !isPlainSpec(value, folder === '.' ? '' : folder))
+      return `wants a package from ${shortened(value)}, which is no registry`;
+    if (typeof value === 'object' && value !== null)
+      for (const inner of Object.values(value as Readonly<Record<string, unknown>>)) queue.push(inner);
+  }
+  return null;
 }
 
 function shortened(text: string): string {

@@ -3,7 +3,7 @@ import { assert, json, oneof, property, string } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { withInterpreter } from '../../../src/server/dependencies/install-python.ts';
 import { markerHolds, type MarkerEnvironment } from '../../../src/server/dependencies/markers.ts';
-import { barePackageManifest, readNpmLock } from '../../../src/server/dependencies/npm-lock.ts';
+import { barePackageManifest, manifestFault, readNpmLock } from '../../../src/server/dependencies/npm-lock.ts';
 import { wheelPlatforms } from '../../../src/server/dependencies/platform.ts';
 import { barePythonLock, readPythonLock, requirementsFor } from '../../../src/server/dependencies/python-lock.ts';
 
@@ -16,13 +16,15 @@ describe('a package-lock.json', () => {
   it('tells packages, the workspace’s own ones, and where node_modules folders are', () => {
     const read = readNpmLock(
       lockOf({
-        'node_modules/a': good,
+        'node_modules/a': { ...good, bundleDependencies: ['inner'] },
         'node_modules/@s/b': { ...good, resolved: 'https://registry.example/b.tgz', optional: true },
         'packages/web': { version: '0.0.1' },
         'packages/web/node_modules/a': { ...good, version: '2.0.0' },
         'node_modules/web': { resolved: 'packages/web', link: true },
         'node_modules/alias': { ...good, name: 'real' },
-        'node_modules/a/node_modules/inner': { version: '1.0.0', inBundle: true },
+        'node_modules/a/node_modules/inner': { version: '1.0.0', inBundle: true, dependencies: { beside: '1' } },
+        'node_modules/a/node_modules/inner/node_modules/deep': { version: '1.0.0', inBundle: true },
+        'node_modules/a/node_modules/beside': { version: '1.0.0', inBundle: true },
       }),
     );
     expect(read).toMatchObject({
@@ -50,6 +52,40 @@ describe('a package-lock.json', () => {
     ['a folder above', { 'node_modules/../../a': good }, /no folder/],
     ['an absolute folder', { '/etc/node_modules/a': good }, /no folder/],
     ['a backslash', { 'node_modules\\a': good }, /no folder/],
+    // npm looks for itself whether something comes with the archive around it, and fetches it where it does not.
+    [
+      'an address of what calls itself bundled',
+      { 'node_modules/a': { ...good, resolved: 'http://host/a', inBundle: true } },
+      /HTTPS/,
+    ],
+    [
+      'git behind the same word',
+      { 'node_modules/a': { version: '1.0.0', resolved: 'git+ssh://host/a#1', inBundle: true } },
+      /HTTPS/,
+    ],
+    ['the word alone', { 'node_modules/a': { version: '1.0.0', inBundle: true } }, /SHA/],
+    [
+      'the word beside a package that bundles another',
+      {
+        'node_modules/a': { ...good, bundleDependencies: ['b', 'b/node_modules/c'] },
+        'node_modules/a/node_modules/c': { version: '1.0.0', inBundle: true },
+      },
+      /SHA/,
+    ],
+    ['a file as version', { 'node_modules/a': { version: 'file:../../../a.tgz', integrity } }, /no version/],
+    ['git as version', { 'node_modules/a': { version: 'git+ssh://host/a', integrity } }, /no version/],
+    [
+      'a wish for an address',
+      { 'node_modules/a': { ...good, dependencies: { b: 'http://host/b.tgz' } } },
+      /no registry/,
+    ],
+    ['a wish for git', { 'packages/a': { version: '1.0.0', devDependencies: { b: 'user/b' } } }, /no registry/],
+    ['a wish of its own for git', { '': { peerDependencies: { b: 'git+ssh://host/b' } } }, /no registry/],
+    [
+      'a wish for a folder outside',
+      { 'packages/a': { version: '1.0.0', dependencies: { b: 'file:../../../b' } } },
+      /no registry/,
+    ],
   ])('with %s is refused', (_name, packages, why) => {
     expect(readNpmLock(lockOf(packages))).toMatchObject({ ok: false, reason: expect.stringMatching(why) });
   });
@@ -62,6 +98,33 @@ describe('a package-lock.json', () => {
   it('never throws, whatever the text', () => {
     assert(property(string(), (text) => readNpmLock(text).ok === false));
     assert(property(json(), (text) => typeof readNpmLock(text).ok === 'boolean'));
+  });
+
+  it.each(['1', '^1.2 || >=2 <3', '*', '', 'latest', 'npm:@s/b@^1', 'file:../b', './b', '~1.2'])(
+    'may want %s',
+    (spec) => {
+      expect(readNpmLock(lockOf({ 'packages/a': { version: '1.0.0', dependencies: { b: spec } } })).ok).toBe(true);
+      expect(manifestFault(JSON.stringify({ dependencies: { b: spec } }), 'packages/a/package.json')).toBeNull();
+    },
+  );
+
+  it.each([
+    'http://host/b',
+    'https://host/b.tgz',
+    'git+file:///b',
+    'git@host:b',
+    'user/b',
+    'github:user/b',
+    '/b',
+    '~/b',
+    '..',
+    'b.tgz',
+    'file:/b',
+    'file:../../b',
+    'npm:b@http://host/b',
+  ])('goes with no manifest that wants %s: npm would look there before it compares', (spec) => {
+    for (const manifest of [{ dependencies: { b: spec } }, { overrides: { a: { b: { '.': spec } } } }])
+      expect(manifestFault(JSON.stringify(manifest), 'packages/package.json')).toMatch(/no registry/);
   });
 
   it('goes with manifests without scripts and configuration', () => {
