@@ -116,6 +116,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   });
   const changed = (session: SessionId | null): void => broadcast(session === null ? 'status' : 'session', session);
 
+  const mayBegin = (): boolean => settings.executionEnabled;
   const verifier = new Verifier({
     sessions,
     contracts,
@@ -125,6 +126,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     runs,
     artefacts: store.artefacts,
     epoch: store.epoch,
+    mayBegin,
     log,
     now,
     at,
@@ -197,7 +199,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     holder: instanceId,
     bind,
     driver,
-    candidateHeld: (id) => verifier.verifyHeld(id),
+    mayBegin,
+    candidateHeld: (id) => verifier.verifyOwed(id),
     changed,
     live: (id) => live.get(id),
     sees: (id, attempt) => leftovers.sees(id, attempt),
@@ -269,6 +272,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     'kernel/probe': async () => {
       await health.probe();
       desk.nudge();
+      verifier.reconcile();
       tasks.own('sweep of leftovers', leftovers.sweep());
       return status();
     },

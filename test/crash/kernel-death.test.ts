@@ -1,5 +1,6 @@
 // The Kernel is killed at each named point of a real attempt, restarted, and restarted again.
-import { rm } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EscrowError } from '../../src/protocol/errors.ts';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
@@ -17,6 +18,7 @@ import {
 } from '../fixtures/journey.ts';
 import { endKernel, eventually, makeHome, settleHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
+import { mostInterrupted } from '../../src/server/session/recovery-table.ts';
 
 /** Points before the agent's work is over: the attempt is settled by the next Kernel. */
 const during = [
@@ -172,24 +174,79 @@ describe('the Kernel killed during settlement', () => {
   }
 });
 
+const results = (view: SessionView): readonly unknown[] =>
+  view.candidates.flatMap((c) => c.verifications.map((v) => [v.state, v.result, v.reasons]));
+const interrupted = ['done', 'incomplete', ['interrupted']];
+const passed = ['done', 'passed', []];
+
 describe('the Kernel killed while it verifies', () => {
   for (const point of verifying) {
-    it(`${point}: what was interrupted is incomplete, never passed; verifying again works`, async () => {
+    it(`${point}: what was interrupted is incomplete; a new verification starts by itself`, async () => {
       const session = await dieAt(point);
-      const { kernel } = await start();
-      const view = await sessionAt(
-        kernel,
-        session,
-        'nothing under way',
-        (v) => settled(v) && v.candidates.every((c) => c.verifications.every((r) => r.state === 'done')),
-      );
-      expect(view.candidates).toHaveLength(1);
-      const candidate = view.candidates[0]!;
-      expect(candidate.verifications.every((v) => v.result === 'incomplete')).toBe(true);
-      await eventually('no container is left', async () => (await kernel.call('kernel/status', {})).containers === 0);
-      const again = await kernel.call('candidate/verify', { session, candidate: candidate.digest });
-      expect(again.result).toBe('passed');
-      await endKernel(home);
+      const first = await restarted(session, (v) => v.candidates[0]?.verdict === 'passed');
+      expect(results(first.view)).toEqual(point === 'after-finish' ? [passed] : [interrupted, passed]);
+      expect(count(first.events, 'attempt.settled')).toBe(1);
+      const second = await restarted(session, verified);
+      expect(second.events).toEqual(first.events);
     });
   }
+
+  it('a verification that ends its Kernel each time is given up, until a person asks', async () => {
+    const point = 'verification-created';
+    const session = await dieAt(point);
+    let view: SessionView | undefined;
+    // Each Kernel dies of it, some before they can be spoken to, until one leaves it alone.
+    for (let n = 0; n <= mostInterrupted && view === undefined; n += 1) {
+      view = await start(point).then(
+        async ({ kernel }) => Promise.race([kernel.closed.then(() => undefined), givenUp(kernel, session)]),
+        unlessGone,
+      );
+    }
+    expect(results(view!)).toEqual(Array.from({ length: mostInterrupted }, () => interrupted));
+    await endKernel(home);
+
+    const healthy = await start();
+    const { digest: candidate } = view!.candidates[0]!;
+    expect((await healthy.kernel.call('candidate/verify', { session, candidate })).result).toBe('passed');
+    await endKernel(home);
+  });
+
+  it('a Kernel that is stopped on purpose leaves it to the next one', async () => {
+    const { kernel } = await start();
+    const slow = await slowContract(kernel);
+    const { session } = await startSession(kernel, digest, script, { attempts: 1, control: false });
+    // It waits behind the attempt and before its verification, and takes longer than anybody waits.
+    const behind = kernel.call('contract/baseline', { digest: slow }).catch(() => undefined);
+    await sessionAt(kernel, session.id, 'the verification waits', (v) =>
+      v.candidates.some((c) => c.verifications.some((r) => r.state === 'queued')),
+    );
+    await endKernel(home);
+    await behind;
+    const next = await restarted(session.id, (v) => v.candidates[0]?.verdict === 'passed');
+    expect(results(next.view)).toEqual([['done', 'incomplete', ['interrupted', 'Cancelled']], passed]);
+  });
 });
+
+const unlessGone = (error: unknown): undefined => {
+  if (!EscrowError.is(error, 'NoKernel')) throw error;
+};
+
+/** Undefined when the Kernel dies meanwhile. */
+const givenUp = async (kernel: KernelConnection, session: SessionId): Promise<SessionView | undefined> =>
+  sessionAt(kernel, session, 'the last one is recorded', (v) => verified(v) && v.state === 'waiting').catch(
+    (error: unknown) => unlessGone(error instanceof Error && EscrowError.is(error.cause) ? error.cause : error),
+  );
+
+/** A contract whose only check takes minutes. */
+async function slowContract(kernel: KernelConnection): Promise<ContractDigest> {
+  const file = path.join(repo.root, 'slow.contract.jsonc');
+  const sleep = {
+    id: 'slow',
+    argv: ['python3', '-c', 'import time; time.sleep(300)'],
+    baseline: 'fail',
+    timeoutS: 300,
+  };
+  const contract = { title: 'slow', instruction: 'x', writable: ['src/usage.py'], acceptance: [sleep] };
+  await writeFile(file, JSON.stringify(contract));
+  return (await kernel.call('contract/freeze', { path: file })).digest;
+}

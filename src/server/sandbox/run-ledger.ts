@@ -62,6 +62,11 @@ export class RunLedger {
     return row === undefined ? undefined : (row.json as unknown as RunRow).absent ? 'settled' : 'live';
   }
 
+  /** Throws for a run that was never intended. */
+  intentOf(run: string): RunIntent {
+    return this.#row(run);
+  }
+
   /** Kills, confirms and removes what a run left behind. True when its absence was seen. */
   async settle(run: string, sandbox: SandboxService): Promise<boolean> {
     const row = this.#row(run);

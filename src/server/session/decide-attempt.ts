@@ -227,6 +227,9 @@ export function decideAttempt(state: SessionState, command: AttemptCommand, now:
         if (command.candidate !== null && (a.collection === null || a.collection.state === 'none')) {
           return wrong('Without collected bytes there is no candidate.');
         }
+        if (command.candidate !== null && a.settling.from !== 'running') {
+          return wrong('An attempt whose files were never all in place has no candidate.');
+        }
         const outcome = outcomeOf(a, command.candidate !== null);
         const unknown = [
           ...a.settling.steps.filter((s) => !s.observed).map((s) => s.step as string),

@@ -2,7 +2,13 @@ import type { AttemptId, CandidateDigest, FencingToken, IntegrationId, SessionId
 import type { IntegrationView } from '../../protocol/views.ts';
 import { evolveAttempt, reservedAttempt } from './evolve-attempt.ts';
 import type { RecordedEvent } from './events.ts';
-import type { AttemptState, CandidateState, SessionState, VerificationState } from './state.ts';
+import {
+  interrupted,
+  type AttemptState,
+  type CandidateState,
+  type SessionState,
+  type VerificationState,
+} from './state.ts';
 
 /** Makes the state of a new stream from its first event. Throws on a stream that does not start with one. */
 export function begin(id: SessionId, event: RecordedEvent): SessionState {
@@ -61,13 +67,18 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
       const linked = withAttempt(state, attempt, (a) => ({ ...a, candidate: digest }));
       // The same bytes from a later attempt are the same candidate: its decision and verifications stand.
       if (linked.candidates.some((c) => c.digest === digest))
-        return withCandidate(linked, digest, (c) => ({ ...c, eligible: c.eligible || eligible }));
+        return withCandidate(linked, digest, (c) => ({
+          ...c,
+          eligible: c.eligible || eligible,
+          unverified: c.unverified || eligible,
+        }));
       const created: CandidateState = {
         digest,
         attempt,
         author,
         files,
         eligible,
+        unverified: eligible,
         decision: null,
         integrations: [],
         undoing: null,
@@ -77,7 +88,10 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
     }
     case 'verification.requested': {
       const { run, candidate } = event.data;
-      return { ...state, verifications: [...state.verifications, { run, candidate, at, state: 'queued' }] };
+      return {
+        ...withCandidate(state, candidate, (c) => ({ ...c, unverified: false })),
+        verifications: [...state.verifications, { run, candidate, at, state: 'queued' }],
+      };
     }
     case 'verification.started':
       return withVerification(state, event.data.run, ({ run, candidate }) => ({
@@ -87,16 +101,12 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         state: 'running',
       }));
     case 'verification.done': {
-      const { result, reasons, checks } = event.data;
-      return withVerification(state, event.data.run, ({ run, candidate }) => ({
-        run,
-        candidate,
-        at,
-        state: 'done',
-        result,
-        reasons,
-        checks,
-      }));
+      const { run, result, reasons, checks } = event.data;
+      const found = state.verifications.find((v) => v.run === run);
+      if (found === undefined) return state;
+      const { candidate } = found;
+      const done = withVerification(state, run, () => ({ run, candidate, at, state: 'done', result, reasons, checks }));
+      return reasons.includes(interrupted) ? withCandidate(done, candidate, (c) => ({ ...c, unverified: true })) : done;
     }
     case 'decision.recorded':
       return withCandidate(state, event.data.candidate, (c) => ({ ...c, decision: { ...event.data, at } }));

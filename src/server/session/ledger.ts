@@ -1,5 +1,5 @@
 import { digestOf } from '../../protocol/hash.ts';
-import type { ContractDigest, Sha256 } from '../../protocol/primitives.ts';
+import type { ContractDigest, Sha256, WallTime } from '../../protocol/primitives.ts';
 import type { Binding } from '../../protocol/views.ts';
 import type { Store, StoredEvent, ViewRow } from '../store/port.ts';
 
@@ -25,35 +25,38 @@ export interface Ledger {
   readonly extended: number;
 }
 
+export const noLedger: Ledger = { spent: 0, extended: 0 };
+
 const keyOf = (contract: ContractDigest, key: Sha256): string => `${contract}:${key}`;
 
 /** Attempts counted for (contract, qualification key), over all sessions. Opening another session resets nothing. */
 export function readLedger(store: Store, contract: ContractDigest, key: Sha256): Ledger {
   const row = store.view('ledger', keyOf(contract, key));
-  return row === undefined ? { spent: 0, extended: 0 } : (row.json as unknown as Ledger);
+  return row === undefined ? noLedger : (row.json as unknown as Ledger);
 }
 
-/** The ledger's row after some events of a session, to be written in the same transaction; undefined when unchanged. */
-export function ledgerRow(
-  store: Store,
-  contract: ContractDigest,
-  key: Sha256,
-  events: readonly StoredEvent[],
-): ViewRow | undefined {
-  const before = readLedger(store, contract, key);
-  const spent = events.filter((e) => e.type === 'attempt.reserved').length;
-  const extended = events.reduce(
-    (sum, e) => (e.type === 'budget.extended' ? sum + (e.data as unknown as { attempts: number }).attempts : sum),
-    0,
-  );
-  const at = events.at(-1)?.at;
-  if (at === undefined || (spent === 0 && extended === 0)) return undefined;
+/** What events of a session add to its ledger. */
+export function countedIn(events: readonly StoredEvent[]): Ledger {
   return {
-    kind: 'ledger',
-    key: keyOf(contract, key),
-    root: '',
-    createdAt: at,
-    updatedAt: at,
-    json: { spent: before.spent + spent, extended: before.extended + extended },
+    spent: events.filter((e) => e.type === 'attempt.reserved').length,
+    extended: events.reduce(
+      (sum, e) => (e.type === 'budget.extended' ? sum + (e.data as unknown as { attempts: number }).attempts : sum),
+      0,
+    ),
   };
 }
+
+export const ledgerSum = (a: Ledger, b: Ledger): Ledger => ({
+  spent: a.spent + b.spent,
+  extended: a.extended + b.extended,
+});
+
+/** The ledger's row, to be written in the same transaction as what changed it. */
+export const ledgerRow = (contract: ContractDigest, key: Sha256, ledger: Ledger, at: WallTime): ViewRow => ({
+  kind: 'ledger',
+  key: keyOf(contract, key),
+  root: '',
+  createdAt: at,
+  updatedAt: at,
+  json: { ...ledger },
+});

@@ -1,7 +1,7 @@
 import type { AttemptPhase } from '../../protocol/views.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { ObservedContainer } from '../sandbox/port.ts';
-import type { AttemptStage } from './state.ts';
+import { interrupted, type AttemptStage, type CandidateState, type SessionState } from './state.ts';
 
 /**
  * How far the record of an attempt's container has come. `no_record`: it carries this home's labels and nothing is
@@ -166,9 +166,57 @@ export function engineStateOf(container: Pick<ObservedContainer, 'state'> | unde
   }
 }
 
+/** What the record says of the verification of a candidate. */
+export const recordedVerifications = ['owed', 'queued', 'running', 'given_up', 'done'] as const;
+export type RecordedVerification = (typeof recordedVerifications)[number];
+
+export type VerificationAction =
+  /** A new verification, from the start: a record of its own. */
+  | 'verify'
+  /** Incomplete, because its Kernel did not live to finish it. That makes it owed, or given up. */
+  | 'note_interrupted'
+  | 'nothing';
+
+/**
+ * Recorded verification → what a Kernel does that is not running it. Its container is ended apart from that, by the
+ * ledger of runs: killed, seen stopped, removed, seen absent.
+ */
+export const verificationTable: Readonly<Record<RecordedVerification, VerificationAction>> = {
+  // Its attempt settled, or its last verification was interrupted, and nobody has asked for one since.
+  owed: 'verify',
+  queued: 'note_interrupted',
+  running: 'note_interrupted',
+  // One that ends its Kernel each time must not do so for ever: only a person asks again.
+  given_up: 'nothing',
+  done: 'nothing',
+};
+
+/** Verifications of the same bytes that may be interrupted one after the other before a Kernel leaves them alone. */
+export const mostInterrupted = 3;
+
+/** The row of a candidate. A closed session and one that is decided owe nothing. Pure. */
+export function recordedVerificationOf(state: SessionState, candidate: CandidateState): RecordedVerification {
+  const runs = state.verifications.filter((v) => v.candidate === candidate.digest);
+  const unfinished = runs.find((v) => v.state !== 'done');
+  if (unfinished !== undefined) return unfinished.state;
+  if (!candidate.unverified || candidate.decision !== null || state.closed !== null) return 'done';
+  const complete = runs.findLastIndex((v) => v.state === 'done' && !v.reasons.includes(interrupted));
+  return runs.length - 1 - complete >= mostInterrupted ? 'given_up' : 'owed';
+}
+
+const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+
+/** The table of verifications as Markdown, for docs/lifecycle.md. */
+export function verificationTableMarkdown(): string {
+  return [
+    line(['recorded', 'the next Kernel']),
+    line(['---', '---']),
+    ...recordedVerifications.map((row) => line([`\`${row}\``, verificationTable[row].replaceAll('_', ' ')])),
+  ].join('\n');
+}
+
 /** The table as Markdown, for docs/lifecycle.md. */
 export function recoveryTableMarkdown(): string {
-  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   return [
     line(['recorded \\ engine says', ...engineStates.map((state) => `\`${state}\``)]),
     line(['---', ...engineStates.map(() => '---')]),

@@ -24,6 +24,8 @@ export interface SessionDeskDeps {
   readonly holder: string;
   readonly bind: (params: ParsedParams<'session/start'>, contract: ReturnType<ContractBook['get']>) => Promise<Binding>;
   readonly driver: (session: SessionId, attempt: AttemptId) => AttemptDriver;
+  /** False while execution is turned off on this machine: what waits stays waiting. */
+  readonly mayBegin: () => boolean;
   /** Called when an attempt settled as a candidate: verification follows by itself. */
   readonly candidateHeld: (session: SessionId) => void;
   readonly changed: (session: SessionId | null) => void;
@@ -81,7 +83,11 @@ export class SessionDesk {
     const contract = contracts.get(params.digest, params.root);
     const binding = await this.#deps.bind(params, contract);
     if (this.#ending)
-      throw new EscrowError('KernelDraining', 'The Kernel is settling its work and will end.', 'Try again in a moment.');
+      throw new EscrowError(
+        'KernelDraining',
+        'The Kernel is settling its work and will end.',
+        'Try again in a moment.',
+      );
     if (signal.aborted)
       throw new EscrowError('Cancelled', 'The start of the session was cancelled.', 'Start it again when you want it.');
     contracts.requireBaseline(params.digest, binding.image.digest);
@@ -244,7 +250,7 @@ export class SessionDesk {
 
   #enqueue(id: SessionId): void {
     const queued = this.#deps.sessions.get(id).queued;
-    if (this.#ending || queued === null || queued.parked !== null) return;
+    if (this.#ending || !this.#deps.mayBegin() || queued === null || queued.parked !== null) return;
     if (this.#waiting.has(id) || this.#drivers.has(id)) return;
     const abort = new AbortController();
     this.#waiting.set(id, abort);

@@ -6,17 +6,40 @@ import type { Json, Store, StoredEvent, ViewRow } from '../store/port.ts';
 import type { Command } from './commands.ts';
 import { decide } from './decide.ts';
 import type { RecordedEvent, SessionEvent } from './events.ts';
-import { ledgerRow, readLedger } from './ledger.ts';
+import { countedIn, ledgerRow, ledgerSum, noLedger, readLedger, type Ledger } from './ledger.ts';
 import { begin, evolve, fold } from './evolve.ts';
 import type { SessionState } from './state.ts';
 import { isOpen, sessionSummary } from './view.ts';
 
+/**
+ * Version of the rows that sessions are listed and found open by. Raised whenever what they hold changes: they are then
+ * written anew from the events.
+ */
+const projection = 2;
 /** Folded sessions kept in memory; an older one is folded again when asked for. */
 const cached = 256;
 
 const streamOf = (id: SessionId): string => `session:${id}`;
 const recorded = (e: StoredEvent): RecordedEvent =>
   ({ type: e.type, data: e.data, at: e.at, seq: e.seq }) as unknown as RecordedEvent;
+
+/** Undefined for a stream that is no session's: damage is `kernel verify`'s to tell, and keeps nobody from the others. */
+function folded(stream: string, events: readonly StoredEvent[]): SessionState | undefined {
+  const id = SessionId.safeParse(stream.slice('session:'.length));
+  try {
+    return id.success ? fold(id.data, events.map(recorded)) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function rowsOf(state: SessionState): readonly ViewRow[] {
+  const row = { createdAt: state.createdAt, updatedAt: state.updatedAt };
+  return [
+    { kind: 'session', key: state.id, root: state.root, ...row, json: sessionSummary(state) },
+    { kind: 'open', key: state.id, root: isOpen(state) ? 'open' : 'done', ...row, json: null },
+  ];
+}
 
 /** A fresh random id with a prefix, e.g. `ses_0f3k…` (20 hex digits: 80 bits). */
 export function freshId(prefix: string): string {
@@ -32,6 +55,7 @@ export class Sessions {
   constructor(store: Store, monotonic: () => number) {
     this.#store = store;
     this.#monotonic = monotonic;
+    store.reproject('session', projection, () => this.#everyRow());
   }
 
   /** Throws EscrowError NotFound. */
@@ -139,13 +163,31 @@ export class Sessions {
   }
 
   #rows(state: SessionState, stored: readonly StoredEvent[]): readonly ViewRow[] {
-    const row = { createdAt: state.createdAt, updatedAt: state.updatedAt };
-    const ledger = ledgerRow(this.#store, state.contractDigest, state.qualificationKey, stored);
-    return [
-      { kind: 'session', key: state.id, root: state.root, ...row, json: sessionSummary(state) },
-      { kind: 'open', key: state.id, root: isOpen(state) ? 'open' : 'done', ...row, json: null },
-      ...(ledger === undefined ? [] : [ledger]),
-    ];
+    const { contractDigest, qualificationKey, updatedAt } = state;
+    const counted = countedIn(stored);
+    if (counted.spent === 0 && counted.extended === 0) return rowsOf(state);
+    const ledger = ledgerSum(readLedger(this.#store, contractDigest, qualificationKey), counted);
+    return [...rowsOf(state), ledgerRow(contractDigest, qualificationKey, ledger, updatedAt)];
+  }
+
+  /** Every row of every session that can be folded, from the events alone; one that is damaged keeps its rows. */
+  *#everyRow(): Generator<ViewRow> {
+    const ledgers = new Map<string, { state: SessionState; ledger: Ledger; at: WallTime }>();
+    for (const stream of this.#store.streams('session:')) {
+      const events = this.#store.load(stream);
+      const state = folded(stream, events);
+      if (state === undefined) continue;
+      yield* rowsOf(state);
+      const key = `${state.contractDigest}:${state.qualificationKey}`;
+      const before = ledgers.get(key);
+      ledgers.set(key, {
+        state,
+        ledger: ledgerSum(before?.ledger ?? noLedger, countedIn(events)),
+        at: Math.max(before?.at ?? 0, state.updatedAt),
+      });
+    }
+    for (const { state, ledger, at } of ledgers.values())
+      yield ledgerRow(state.contractDigest, state.qualificationKey, ledger, at);
   }
 
   #remember(id: SessionId, state: SessionState): void {

@@ -128,11 +128,13 @@ export class Settlement {
 
   async finish(): Promise<void> {
     await this.#work.disclose();
-    const { collection } = this.#record.state;
+    const { collection, settling } = this.#record.state;
+    // Before the attempt ran its files were not all in place: what is missing then says nothing.
+    const ran = settling?.from === 'running';
     // Of a partial collection, what was not read counts as unchanged, never as deleted.
     const missing = collection?.state === 'complete' ? collection.missing : [];
     const candidate =
-      collection === null || collection.state === 'none'
+      collection === null || collection.state === 'none' || !ran
         ? null
         : this.#deps.candidateOf(this.#deps.contractOf(this.#record.whole), collection.files, missing);
     this.#record.write({ kind: 'finish-settlement', candidate });

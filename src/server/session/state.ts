@@ -145,6 +145,8 @@ export interface CandidateState {
   readonly author: 'model' | 'rehearsal';
   readonly files: readonly CandidateFile[];
   readonly eligible: boolean;
+  /** Held by an attempt, or its last verification was interrupted, and none was asked for since. */
+  readonly unverified: boolean;
   readonly decision: DecisionView | null;
   readonly integrations: readonly IntegrationView[];
   /** An undo was begun and its end has not been seen. */
@@ -194,6 +196,9 @@ export function openAttempt(state: SessionState): AttemptState | undefined {
   const last = state.attempts.at(-1);
   return last !== undefined && last.phase !== 'settled' ? last : undefined;
 }
+
+/** The reason in the record of a verification that its Kernel did not live to finish. */
+export const interrupted = 'interrupted';
 
 export type Verdict = 'unverified' | 'passed' | 'failed' | 'incomplete' | 'flaky';
 

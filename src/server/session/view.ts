@@ -8,6 +8,7 @@ import type {
   VerificationView,
 } from '../../protocol/views.ts';
 import type { CandidateDigest } from '../../protocol/primitives.ts';
+import { recordedVerificationOf, verificationTable } from './recovery-table.ts';
 import {
   lastAttempt,
   openAttempt,
@@ -40,7 +41,7 @@ export function isOpen(state: SessionState): boolean {
   return (
     openAttempt(state) !== undefined ||
     state.queued !== null ||
-    state.verifications.some((v) => v.state !== 'done') ||
+    state.candidates.some((c) => verificationTable[recordedVerificationOf(state, c)] !== 'nothing') ||
     state.candidates.some((c) => c.undoing !== null || c.integrations.some((i) => i.state === 'intended'))
   );
 }

@@ -148,6 +148,11 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
   const streamSinceRows = db.prepare<[string, number, number], EventRow>(
     `SELECT ${columns} FROM event WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?`,
   );
+  const streamsFrom = db
+    .prepare<[string, string], string>(
+      'SELECT stream FROM event WHERE stream >= ? AND stream < ? AND version = 1 ORDER BY stream',
+    )
+    .pluck();
   const oneView = db.prepare<[string, string], ViewRecord>('SELECT * FROM view WHERE kind = ? AND key = ?');
   // Two ranges of the index, one after the other: a condition over both would read all of it.
   const viewsOfKind = db.prepare<[string, number, string, string, number, number], ViewRecord>(
@@ -255,8 +260,14 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     }
   }
 
-  const headOf = db.prepare<[], string>("SELECT value FROM meta WHERE key = 'head'").pluck();
-  const recordedHead = (): string | undefined => headOf.get();
+  const metaOf = db.prepare<[string], string | number>('SELECT value FROM meta WHERE key = ?').pluck();
+  const setMeta = db.prepare(
+    'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
+  );
+  const recordedHead = (): string | undefined => {
+    const head = metaOf.get('head');
+    return head === undefined ? undefined : String(head);
+  };
 
   return {
     epoch,
@@ -305,6 +316,20 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
           ? viewsOfKind.all(kind, before, after, kind, before, limit)
           : viewsOfRoot.all(kind, filter.root, before, after, kind, filter.root, before, limit);
       return rows.map(toView);
+    },
+
+    // The name of a stream has an end that is lower than any other letter after the prefix.
+    streams: (prefix) => streamsFrom.all(prefix, `${prefix}\u{10ffff}`),
+
+    reproject(projection, version, rows) {
+      const name = `projection:${projection}`;
+      if (metaOf.get(name) === version) return;
+      const write = db.transaction(() => {
+        fence();
+        for (const row of rows()) upsertView.run({ ...row, json: canonicalJson(row.json) });
+        setMeta.run(name, version);
+      });
+      guarded('writing views anew', () => write.immediate());
     },
 
     verifyChains() {

@@ -89,6 +89,13 @@ export interface Store {
     kind: ViewRow['kind'],
     filter?: { root?: string; before?: WallTime; beforeKey?: string; limit?: number },
   ): readonly ViewRow[];
+  /** Streams whose name begins so, in order of their names. */
+  streams(prefix: string): readonly string[];
+  /**
+   * Writes rows of a projection anew where those in the store were made by another version of it; all in one
+   * transaction. Throws like `append`.
+   */
+  reproject(projection: string, version: number, rows: () => Iterable<ViewRow>): void;
   /** Recomputes every hash chain; returns the streams whose chain is broken. */
   verifyChains(): readonly { readonly stream: string; readonly version: number; readonly reason: string }[];
   /** The same, in pieces: others are served meanwhile. */

@@ -16,8 +16,9 @@ import type { ImageIdentity, PlacedFile, SandboxService } from '../sandbox/port.
 import type { RunLedger, RunPurpose } from '../sandbox/run-ledger.ts';
 import { containerName } from '../session/attempt-spec.ts';
 import { freshId, type Sessions } from '../session/sessions.ts';
-import type { Slots } from '../session/slots.ts';
-import type { SessionState } from '../session/state.ts';
+import type { SlotEntry, Slots } from '../session/slots.ts';
+import { recordedVerificationOf, verificationTable } from '../session/recovery-table.ts';
+import { interrupted, type SessionState } from '../session/state.ts';
 import { candidateView } from '../session/view.ts';
 import type { ArtefactStore } from '../store/port.ts';
 import type { Tasks } from '../tasks.ts';
@@ -34,6 +35,8 @@ export interface VerifierDeps {
   readonly runs: RunLedger;
   readonly artefacts: ArtefactStore;
   readonly epoch: number;
+  /** False while execution is turned off on this machine: nothing is begun that was not asked for. */
+  readonly mayBegin: () => boolean;
   readonly log: Logger;
   readonly now: () => number;
   readonly at: (point: string) => void;
@@ -117,11 +120,15 @@ export class Verifier {
     return view;
   }
 
-  /** After an attempt settled as a candidate: its verification follows by itself. */
-  verifyHeld(session: SessionId): void {
-    const candidate = this.#deps.sessions.get(session).attempts.at(-1)?.candidate;
-    if (candidate === undefined || candidate === null) return;
-    this.#deps.tasks.own('verification', this.verify(session, candidate));
+  /** Begins what the record of a session owes: verifications that nobody has to ask for. */
+  verifyOwed(session: SessionId): void {
+    const { mayBegin, sessions, tasks } = this.#deps;
+    if (!mayBegin() || this.#ending.signal.aborted) return;
+    const state = sessions.get(session);
+    for (const candidate of state.candidates) {
+      if (verificationTable[recordedVerificationOf(state, candidate)] === 'verify')
+        tasks.own('verification', this.verify(session, candidate.digest));
+    }
   }
 
   /** Cancels what verifies candidates of a session. False when nothing did. */
@@ -141,19 +148,17 @@ export class Verifier {
     for (const abort of this.#active.values()) abort.abort();
   }
 
-  /** Containers of dead Kernels are ended and seen absent; verifications that they ran are incomplete, never passed. */
+  /**
+   * After a start, and whenever somebody looks: verifications that nobody runs are incomplete, never passed, and what is
+   * owed begins. Containers that were left are ended and seen absent.
+   */
   reconcile(): void {
     const { runs, sessions, tasks } = this.#deps;
     for (const id of sessions.open()) {
-      for (const v of sessions.get(id).verifications.filter((x) => x.state !== 'done')) {
-        sessions.execute(id, {
-          kind: 'finish-verification',
-          run: v.run,
-          result: 'incomplete',
-          reasons: ['interrupted'],
-          checks: [],
-        });
+      for (const { run, state } of sessions.get(id).verifications) {
+        if (state !== 'done' && !this.#active.has(run)) this.#finish(id, run, 'incomplete', [interrupted], []);
       }
+      this.verifyOwed(id);
     }
     if (runs.live().length > 0) tasks.own('sweep of runs', this.#sweep());
   }
@@ -168,13 +173,8 @@ export class Verifier {
     this.#active.set(run, abort);
     // One that follows an attempt which ended during a drain begins no new work either.
     const signal = AbortSignal.any([abort.signal, this.#ending.signal, ...(outer === undefined ? [] : [outer])]);
-    const finish = (
-      result: 'passed' | 'failed' | 'incomplete',
-      reasons: readonly string[],
-      checks: readonly CheckResult[],
-    ): void => {
-      sessions.execute(session, { kind: 'finish-verification', run, result, reasons, checks });
-    };
+    /** One that a drain ended is the next Kernel's; one that a person ended is not begun again. */
+    const ended = (): readonly string[] => (this.#ending.signal.aborted ? [interrupted] : []);
     let release: (() => void) | undefined;
     try {
       const state = sessions.get(session);
@@ -202,14 +202,24 @@ export class Verifier {
         },
       );
       const { result, reasons } = judgeVerification(contract.checks, facts);
-      finish(result, reasons, facts.checks);
+      this.#finish(session, run, result, [...(result === 'incomplete' ? ended() : []), ...reasons], facts.checks);
     } catch (error) {
-      finish('incomplete', [EscrowError.is(error) ? error.code : 'internal'], []);
+      this.#finish(session, run, 'incomplete', [...ended(), EscrowError.is(error) ? error.code : 'internal'], []);
       if (!EscrowError.is(error)) throw error;
     } finally {
       this.#active.delete(run);
       release?.();
     }
+  }
+
+  #finish(
+    session: SessionId,
+    run: RunId,
+    result: 'passed' | 'failed' | 'incomplete',
+    reasons: readonly string[],
+    checks: readonly CheckResult[],
+  ): void {
+    this.#deps.sessions.execute(session, { kind: 'finish-verification', run, result, reasons, checks });
   }
 
   async #run(
@@ -297,13 +307,26 @@ export class Verifier {
     return this.#sweeping;
   }
 
+  #placeOf(run: string): SlotEntry {
+    const { purpose, session } = this.#deps.runs.intentOf(run);
+    const label = session === null ? '' : this.#deps.sessions.get(session).title;
+    return { what: purpose, id: run, label };
+  }
+
   async #sweepLeftovers(): Promise<void> {
-    const { runs, sandbox, log } = this.#deps;
+    const { runs, sandbox, slots, log } = this.#deps;
     const left = (): readonly string[] => runs.live().filter((run) => !this.#running.has(run));
     for (this.#sweeps = 0; this.#sweeps < sweep.patientTries && !this.#ending.signal.aborted; this.#sweeps += 1) {
-      for (const run of left()) {
-        const gone = await runs.settle(run, sandbox);
-        log(gone ? 'info' : 'warn', 'swept a run', { run, gone });
+      // Each takes its place at once: what begins meanwhile waits until it is gone.
+      const places = left().map((run) => ({ run, release: slots.occupy(this.#placeOf(run)) }));
+      try {
+        for (const { run, release } of places) {
+          const gone = await runs.settle(run, sandbox);
+          log(gone ? 'info' : 'warn', 'swept a run', { run, gone });
+          release();
+        }
+      } finally {
+        for (const { release } of places) release();
       }
       if (left().length === 0) return;
       await wait(sweep.everyMs, undefined, { signal: this.#ending.signal }).catch(() => undefined);

@@ -2,6 +2,9 @@ import { describe, expect, it } from 'vitest';
 import type { Command } from '../../../src/server/session/commands.ts';
 import { leaseSlackMs } from '../../../src/server/session/decide.ts';
 import { next } from '../../../src/server/session/next.ts';
+import { mostInterrupted, recordedVerificationOf } from '../../../src/server/session/recovery-table.ts';
+import { interrupted } from '../../../src/server/session/state.ts';
+import { isOpen } from '../../../src/server/session/view.ts';
 import type { FencingToken } from '../../../src/protocol/primitives.ts';
 import {
   artefact,
@@ -253,6 +256,14 @@ describe('settlement', () => {
     expect(history.state.attempts[0]?.settled).toMatchObject({ outcome: { kind: 'cancelled' }, confirmed: true });
   });
 
+  it('of an attempt whose files were never all in place, what was read out is no candidate', () => {
+    const history = at('provisioning').do(commands.settle, commands.quiesce, commands.collected, commands.stop);
+    history.do(commands.release);
+    const candidate = { digest: ids.candidate, files: [] };
+    expect(history.ask({ ...commands['finish-settlement'], candidate }).ok).toBe(false);
+    expect(history.do(commands['finish-settlement']).state.attempts[0]?.collection?.state).toBe('complete');
+  });
+
   it('names what was not observed', () => {
     const history = at('running').do(commands['count-request'], commands.settle, {
       ...commands.quiesce,
@@ -342,7 +353,7 @@ describe('verification and decision', () => {
       { kind: 'start-verification', run },
       { kind: 'finish-verification', run, result, reasons: [], checks: [] },
     );
-  const acceptance: Command = {
+  const acceptance = {
     kind: 'decide',
     decision: {
       kind: 'accept',
@@ -352,7 +363,7 @@ describe('verification and decision', () => {
       channel: 'window',
       comment: '',
     },
-  };
+  } as const satisfies Command;
 
   it('accepts only what has passed', () => {
     expect(at('settled').ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
@@ -364,6 +375,63 @@ describe('verification and decision', () => {
   it('a candidate that passed once and failed once is flaky and cannot be accepted', () => {
     const history = verified('failed', verified('passed'), ids.run2);
     expect(history.ask(acceptance)).toMatchObject({ ok: false, refusal: { message: /flaky/ } });
+  });
+
+  describe('what a Kernel owes a candidate', () => {
+    const owed = (history: SessionHistory): string =>
+      recordedVerificationOf(history.state, history.state.candidates[0]!);
+    const run = (n: number): typeof ids.run => `run_${String(n).padStart(20, '0')}` as typeof ids.run;
+    const interruptedRun = (history: SessionHistory, n: number, place: 'queued' | 'running'): void => {
+      history.do({ kind: 'request-verification', run: run(n), candidate: ids.candidate });
+      if (place === 'running') history.do({ kind: 'start-verification', run: run(n) });
+      expect(owed(history)).toBe(place);
+      history.do({
+        kind: 'finish-verification',
+        run: run(n),
+        result: 'incomplete',
+        reasons: [interrupted],
+        checks: [],
+      });
+    };
+
+    it('a verification follows a settled candidate, once', () => {
+      const history = at('settled');
+      expect(owed(history)).toBe('owed');
+      expect(isOpen(history.state)).toBe(true);
+      for (const result of ['passed', 'failed', 'incomplete'] as const) expect(owed(verified(result))).toBe('done');
+      expect(isOpen(verified('incomplete').state)).toBe(false);
+    });
+
+    it('an interrupted one is begun again, at most so often in a row', () => {
+      const history = at('settled');
+      for (let n = 1; n < mostInterrupted; n += 1) {
+        interruptedRun(history, n, n % 2 === 0 ? 'queued' : 'running');
+        expect(owed(history)).toBe('owed');
+      }
+      interruptedRun(history, mostInterrupted, 'running');
+      expect(owed(history)).toBe('given_up');
+      expect(isOpen(history.state)).toBe(false);
+      // A person asks; another interruption of that one is the first of a new row only after it was complete.
+      verified('failed', history);
+      expect(owed(history)).toBe('done');
+      interruptedRun(history, mostInterrupted + 1, 'running');
+      expect(owed(history)).toBe('owed');
+    });
+
+    it('a decided candidate, a closed session and a diagnostic are owed none', () => {
+      const reject: Command = {
+        kind: 'decide',
+        decision: { ...acceptance.decision, kind: 'reject', verification: null },
+      };
+      expect(owed(at('settled').do(reject))).toBe('done');
+      expect(owed(at('settled').do(commands.close))).toBe('done');
+      const diagnostic = at('running').do(commands.settle, commands.quiesce, commands.collected, commands.stop);
+      diagnostic.do(commands.release, {
+        ...commands['finish-settlement'],
+        candidate: { digest: ids.candidate, files: [] },
+      });
+      expect(owed(diagnostic)).toBe('done');
+    });
   });
 
   it('decides once', () => {

@@ -30,13 +30,9 @@ afterEach(() => {
 });
 
 const decide = (id: SessionId, kind: 'accept' | 'reject'): void => {
-  const candidate = sessions.get(id).candidates[0]!.digest;
-  if (kind === 'accept') {
-    sessions.execute(id, { kind: 'request-verification', run: ids.run, candidate });
-    sessions.execute(id, { kind: 'start-verification', run: ids.run });
-    sessions.execute(id, { kind: 'finish-verification', run: ids.run, result: 'passed', reasons: [], checks: [] });
-  }
-  const verification = kind === 'accept' ? ids.run : null;
+  const { candidates, verifications } = sessions.get(id);
+  const candidate = candidates[0]!.digest;
+  const verification = kind === 'accept' ? verifications[0]!.run : null;
   const decision = { kind, candidate, verification, reviewer: 'r', channel: 'tty', comment: '' } as const;
   sessions.execute(id, { kind: 'decide', decision });
 };

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import { sha256 } from '../../../src/protocol/hash.ts';
@@ -69,6 +70,25 @@ describe('sessions on a real store', () => {
     expect(() => sessions.execute(third, queue)).toThrow(expect.objectContaining({ code: 'BudgetSpent' }));
     sessions.execute(third, { kind: 'extend-budget', attempts: 1, by: 'reviewer', channel: 'tty' });
     expect(sessions.execute(third, queue).queued?.number).toBe(3);
+  });
+
+  it('rows that another version made are made anew from the events, a damaged session keeps nobody from the others', () => {
+    const done = create();
+    runToEnd(done);
+    const open = create();
+    sessions.execute(open, { kind: 'queue', attempt: ids.other, feedback: null, token: null });
+    sessions.execute(open, { kind: 'extend-budget', attempts: 3, by: 'reviewer', channel: 'tty' });
+    store.append(`session:ses_${'0'.repeat(20)}`, 0, [{ type: 'session.closed', data: { reason: 'no beginning' } }]);
+    const rows = (): unknown => (['session', 'open', 'ledger'] as const).map((kind) => store.views(kind));
+    const before = rows();
+    store.close();
+    const raw = new Database(join(home, 'escrow.db'));
+    raw.exec("DELETE FROM view; UPDATE meta SET value = 0 WHERE key = 'projection:session'");
+    raw.close();
+    store = openStore({ home, now: () => 1000 });
+    sessions = new Sessions(store, () => 0);
+    expect(rows()).toEqual(before);
+    expect(sessions.open()).toEqual([open]);
   });
 
   it('lists from the projection and knows what is open', () => {

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import type { CandidateDigest, SessionId } from '../../../src/protocol/primitives.ts';
 import type { Command } from '../../../src/server/session/commands.ts';
 import { Slots } from '../../../src/server/session/slots.ts';
+import { at } from '../../fixtures/session.ts';
 import { Verifier, type VerifierDeps } from '../../../src/server/verification/verifier.ts';
 
 it('begins nothing during a drain: a candidate that comes then is recorded as not verified', async () => {
@@ -21,4 +22,20 @@ it('begins nothing during a drain: a candidate that comes then is recorded as no
     { kind: 'finish-verification', result: 'incomplete', reasons: expect.arrayContaining(['Cancelled']) as string[] },
   ]);
   expect(slots.active).toEqual([]);
+});
+
+it.each([
+  ['execution is turned off', () => false, false],
+  ['it drains', () => true, true],
+])('where %s, what a candidate is owed is left to a later Kernel', (_, mayBegin, drains) => {
+  const owed = at('settled').state;
+  const begun: string[] = [];
+  const verifier = new Verifier({
+    mayBegin,
+    sessions: { get: () => owed, execute: (_id: SessionId, command: Command) => void begun.push(command.kind) },
+    tasks: { own: (what: string) => void begun.push(what) },
+  } as unknown as VerifierDeps);
+  if (drains) verifier.cancelAll();
+  verifier.verifyOwed(owed.id);
+  expect(begun).toEqual([]);
 });
