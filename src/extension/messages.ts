@@ -1,6 +1,6 @@
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
-import { commands, settings } from './ids.ts';
+import { nextStep } from './next-step.ts';
 import { visible, visibleLines, withoutLinks } from './visible-text.ts';
 
 /** Text from anywhere as the words of a notification: nothing hidden, no link. */
@@ -20,7 +20,7 @@ export async function showError(error: unknown, log: vscode.LogOutputChannel): P
     return;
   }
   log.error(`${error.code}: ${visibleLines(error.message)} ${visibleLines(JSON.stringify(error.details))}`);
-  const action = actionFor(error);
+  const action = nextStep(error.code, vscode.l10n.t);
   const chosen = await vscode.window.showErrorMessage(
     notificationText(`${error.message} ${error.next}`),
     ...(action === undefined ? [] : [action.title]),
@@ -29,48 +29,6 @@ export async function showError(error: unknown, log: vscode.LogOutputChannel): P
   if (chosen === showLog) log.show();
   else if (chosen !== undefined && action !== undefined)
     await vscode.commands.executeCommand(action.command, action.argument);
-}
-
-interface NextStep {
-  readonly title: string;
-  readonly command: string;
-  readonly argument?: string;
-}
-
-/** The step that the error's words name, where a command does it. */
-function actionFor(error: EscrowError): NextStep | undefined {
-  switch (error.code) {
-    case 'NoKernel':
-    case 'KernelDraining':
-      return { title: vscode.l10n.t('Start Kernel'), command: commands.startKernel };
-    case 'EngineUnavailable':
-    case 'InferenceUnavailable':
-    case 'InferenceTooOld':
-      return { title: vscode.l10n.t('Check Health'), command: commands.doctor };
-    case 'EngineNotApproved':
-      return { title: vscode.l10n.t('Approve Server…'), command: commands.approveEngine };
-    case 'ImageUnavailable':
-    case 'ImageNotApproved':
-      return { title: vscode.l10n.t('Prepare Image…'), command: commands.prepareImage };
-    case 'ExecutionDisabled':
-      return { title: openSettings(), command: 'workbench.action.openSettings', argument: settings.executionEnabled };
-    case 'RuntimeTooOld':
-      return { title: openSettings(), command: 'workbench.action.openSettings', argument: settings.kernelNode };
-    case 'NotController':
-      return { title: vscode.l10n.t('Attach…'), command: commands.attachSession };
-    case 'BudgetSpent':
-      return { title: vscode.l10n.t('Allow More Attempts…'), command: commands.extendBudget };
-    case 'NotVerified':
-      return { title: vscode.l10n.t('Show Evidence'), command: commands.showEvidence };
-    case 'VersionMismatch':
-      return { title: vscode.l10n.t('Reload Window'), command: 'workbench.action.reloadWindow' };
-    default:
-      return undefined;
-  }
-}
-
-function openSettings(): string {
-  return vscode.l10n.t('Open Settings');
 }
 
 /** A calm line, only where no view could have shown it. */

@@ -241,15 +241,11 @@ export function contractCommands(parts: WindowParts): CommandTable {
       await parts.ensureConnected();
       const { diagnostics } = await link.request('contract/check', { path: uri.fsPath });
       await vscode.window.showTextDocument(uri, { preview: false });
-      const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
+      // Problems has them all; only what it does not say is said.
       if (diagnostics.length > 0) await vscode.commands.executeCommand('workbench.actions.view.problems');
-      showInformation(
-        errors > 0
-          ? vscode.l10n.t('The contract has {0} errors.', errors)
-          : diagnostics.length > 0
-            ? vscode.l10n.t('The contract can be frozen. It has {0} remarks.', diagnostics.length)
-            : vscode.l10n.t('The contract can be frozen.'),
-      );
+      if (diagnostics.every(({ severity }) => severity !== 'error')) {
+        showInformation(vscode.l10n.t('The contract can be frozen.'));
+      }
     },
     [commands.freezeContract]: async (argument) => {
       const uri = await chooseContract(argument);

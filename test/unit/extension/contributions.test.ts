@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { errorCodes, type ErrorCode } from '../../../src/protocol/errors.ts';
+import { nextStep } from '../../../src/extension/next-step.ts';
 import {
   commands,
   contextKeys,
@@ -140,6 +142,19 @@ describe('manners', () => {
       .map(({ command }) => command);
     for (const id of [commands.openCandidateFile, commands.cancelOperation, commands.reconcileAttempt]) {
       expect(hidden).toContain(id);
+    }
+  });
+
+  test('the step that an error offers is a command that exists, and one that the palette could run', () => {
+    const known = new Set<string>(Object.values(commands));
+    const hidden = new Set(
+      contributes.menus['commandPalette']?.filter(({ when }) => when === 'false').map(({ command }) => command),
+    );
+    const steps = Object.keys(errorCodes).flatMap((code) => nextStep(code as ErrorCode, (text) => text) ?? []);
+    expect(steps.length).toBeGreaterThan(0);
+    for (const { command } of steps.filter(({ command: id }) => !id.startsWith('workbench.'))) {
+      expect(known).toContain(command);
+      expect(hidden).not.toContain(command);
     }
   });
 

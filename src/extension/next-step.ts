@@ -1,0 +1,49 @@
+import type { ErrorCode } from '../protocol/errors.ts';
+import { commands, settings } from './ids.ts';
+import type { Localize } from './trees/tree-node.ts';
+
+export interface NextStep {
+  /** Name of the button. */
+  readonly title: string;
+  readonly command: string;
+  readonly argument?: string;
+}
+
+/** The step that the words of an error name, where a command does it: a button of its notification. */
+export function nextStep(code: ErrorCode, t: Localize): NextStep | undefined {
+  const setting = (argument: string): NextStep => ({
+    title: t('Open Settings'),
+    command: 'workbench.action.openSettings',
+    argument,
+  });
+  switch (code) {
+    case 'NoKernel':
+    case 'KernelDraining':
+      return { title: t('Start Kernel'), command: commands.startKernel };
+    case 'EngineUnavailable':
+    case 'InferenceUnavailable':
+    case 'InferenceTooOld':
+      return { title: t('Check Health'), command: commands.doctor };
+    case 'EngineNotApproved':
+      return { title: t('Approve Server…'), command: commands.approveEngine };
+    case 'ImageUnavailable':
+    case 'ImageNotApproved':
+      return { title: t('Prepare Image…'), command: commands.prepareImage };
+    case 'ExecutionDisabled':
+      return setting(settings.executionEnabled);
+    case 'RuntimeTooOld':
+      return setting(settings.kernelNode);
+    case 'NotController':
+      return { title: t('Attach…'), command: commands.attachSession };
+    case 'BudgetSpent':
+      return { title: t('Allow More Attempts…'), command: commands.extendBudget };
+    case 'NotVerified':
+      return { title: t('Show Evidence'), command: commands.showEvidence };
+    case 'InvalidContract':
+      return { title: t('Check Contract'), command: commands.checkContract };
+    case 'VersionMismatch':
+      return { title: t('Reload Window'), command: 'workbench.action.reloadWindow' };
+    default:
+      return undefined;
+  }
+}
