@@ -22,11 +22,23 @@ export function run(program: string, args: readonly string[], options: SpawnOpti
   return promise;
 }
 
-/** Runs a program whose output goes to our stderr as it comes; resolves to its exit code (128 + n for a signal). */
+/**
+ * Runs a program whose output goes to our stderr as it comes; resolves to its exit code (128 + n for a signal). A
+ * SIGTERM to this process ends the program first: it would go on by itself.
+ */
 export function runShown(program: string, args: readonly string[], options: SpawnOptions = {}): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   const child = spawn(program, args, { ...options, stdio: ['ignore', 2, 2] });
+  const end = (signal: NodeJS.Signals): void => {
+    // By then nobody listens, so that the signal does what it does.
+    child.once('close', () => process.kill(process.pid, signal));
+    child.kill(signal);
+  };
+  process.once('SIGTERM', end);
   child.on('error', reject);
-  child.on('close', (code) => resolve(code ?? 128));
+  child.prependListener('close', (code: number | null) => {
+    process.off('SIGTERM', end);
+    resolve(code ?? 128);
+  });
   return promise;
 }
