@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { ownTarget, packageVsix } from '../../scripts/lib/package-vsix.ts';
-import { settled, verified } from '../fixtures/journey.ts';
+import { settled, turns, verified } from '../fixtures/journey.ts';
 import { startJourney, startSession, theSession } from './harness/journey.ts';
 
 let vsix = '';
@@ -28,7 +28,12 @@ test('from a contract to an accepted diff, and back; an editor with unsaved chan
   await window.page.keyboard.type('# unsaved ');
   await window.row('Sessions', /^Candidate /).click();
   await window.page.locator('.multiDiffEntry, .multi-diff-root-floating, .multiDiffEditor').first().waitFor();
-  await window.page.getByText('moment.tzinfo').first().waitFor();
+  await window.line('moment.tzinfo').waitFor();
+  // What there is to know, before the decision; the diff stays open beside it.
+  await window.statusBarItem().getByText('checks passed').click();
+  await window.line('All 5 checks passed on exactly these bytes').waitFor();
+  await window.line('Synthetic: a script spoke, no model').waitFor();
+  await window.tab(/^Candidate /).click();
   await window.editorAction(/^Accept Candidate/).click();
   await window
     .notification()
@@ -39,7 +44,7 @@ test('from a contract to an accepted diff, and back; an editor with unsaved chan
   await window.tab(/^usage\.py/).click();
   await window.command('File: Revert File');
   await window.tab(/^Candidate /).click();
-  await window.editorAction(/^Integrate/).click();
+  await window.editorAction(/^Accept Candidate/).click();
   await window.row('Sessions', /^Accepted/).waitFor();
   await window.row('Sessions', /Integration.*integrated/).waitFor();
   expect(await readFile(usage, 'utf8')).toContain('moment.replace(tzinfo=timezone.utc)');
@@ -56,8 +61,9 @@ test('from a contract to an accepted diff, and back; an editor with unsaved chan
   expect(await readFile(usage, 'utf8')).toBe(before);
 });
 
-test('a rejected candidate leads to a correction, and the buttons belong to the newest one only', async () => {
+test('a rejected candidate leads to a correction; one that fails its checks cannot be accepted, and the window says why', async () => {
   const journey = await startJourney({ vsix });
+  await journey.script([turns.view, turns.edit, turns.finish], [turns.view, turns.wrongEdit, turns.finish]);
   const [window, kernel] = await Promise.all([journey.workbench.open(journey.repo), journey.prepare()]);
   await startSession(window);
   await window.row('Sessions', /Verification.*passed/).waitFor();
@@ -71,9 +77,17 @@ test('a rejected candidate leads to a correction, and the buttons belong to the 
   const second = await theSession(kernel, 'a second candidate', (s) => s.candidates.length === 2 && verified(s));
   expect(second.candidates[0]?.decision).toMatchObject({ kind: 'reject', candidate: first });
   expect(second.attempts[1]?.feedback).toBe('Say why a text without a timezone is UTC.');
-  expect(second.candidates[1]?.digest).not.toBe(first);
 
-  // The first candidate is still on screen: it was decided, and another one is newer.
+  // The first candidate is still on screen: it was decided about, and its buttons are gone.
   await window.row('Sessions', /^Attempt 2/).waitFor();
+  await window.statusBarItem().getByText('rejected').waitFor();
   expect(await window.editorAction(/^(Accept|Reject) Candidate/).count()).toBe(0);
+
+  await window.row('Sessions', /^Candidate .*failed/).click();
+  await window.statusBarItem().getByText('cannot be accepted').waitFor();
+  await window.editorAction(/^Reject Candidate/).waitFor();
+  expect(await window.editorAction(/^Accept Candidate/).isDisabled()).toBe(true);
+  await window.editorAction(/^Show Evidence/).click();
+  await window.line('Cannot be accepted: failed').waitFor();
+  await window.line('Baseline: failed, as declared').waitFor();
 });

@@ -23,11 +23,11 @@ test('an open file of the sandbox follows the attempt, read-only', async () => {
   await window.expand(window.row('Sessions', /^Workspace/));
   await window.row('Sessions', /Workspace.*live/).waitFor();
   await window.row('Sessions', /usage\.py.*writable/).click();
-  await window.page.getByText('datetime.fromisoformat').first().waitFor();
-  expect(await window.page.getByText('moment.tzinfo').count()).toBe(0);
+  await window.line('datetime.fromisoformat').waitFor();
+  expect(await window.line('moment.tzinfo').count()).toBe(0);
 
   await beforeEdit.release();
-  await window.page.getByText('moment.tzinfo').first().waitFor();
+  await window.line('moment.tzinfo').waitFor();
   await window.screenshot('attach-live-dark');
   await window.page.keyboard.type('x');
   await window.page.getByText('It can only be read').first().waitFor();

@@ -37,7 +37,7 @@ test('each view, in each theme', async () => {
   await window.expand(window.row('Sessions', /^Activity/));
   await window.expand(window.row('Sessions', /^Workspace/));
   await window.row('Sessions', /usage\.py.*writable/).click();
-  await window.page.getByText('moment.tzinfo').first().waitFor();
+  await window.line('moment.tzinfo').waitFor();
   await pictures(window, 'running');
 
   await gate.release();
@@ -45,9 +45,12 @@ test('each view, in each theme', async () => {
   await window.collapse(window.row('Sessions', /^Activity/));
   await window.expand(window.row('Sessions', /^Settlement/));
   await window.row('Sessions', /^Candidate /).click();
-  await window.page.getByText('moment.tzinfo').first().waitFor();
+  await window.line('moment.tzinfo').waitFor();
   await window.editorAction(/^Accept Candidate/).waitFor();
   await pictures(window, 'review');
+  await window.editorAction(/^Show Evidence/).click();
+  await window.line('Evidence of candidate').waitFor();
+  await pictures(window, 'evidence');
 
   await window.collapse(window.row('Sessions', /^Attempt 1/));
   await window.expand(window.row('Sessions', /^Binding/));

@@ -127,6 +127,11 @@ export class WorkbenchWindow {
     return this.pane(pane).locator('.monaco-list-row').filter({ hasText: text }).first();
   }
 
+  /** A line that an editor shows, by a part of it. Of several editors that hold it, one that is to be seen. */
+  line(text: string): Locator {
+    return this.page.locator('.view-line', { hasText: text }).filter({ visible: true }).first();
+  }
+
   /** Expands a collapsed row. */
   async expand(row: Locator): Promise<void> {
     if ((await row.getAttribute('aria-expanded')) === 'false') await row.locator('.monaco-tl-twistie').click();
