@@ -7,14 +7,16 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import type { ContractDigest, FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { startsLikePrivateKey } from '../../protocol/sensitive-paths.ts';
+import { entryFaultText, proposalsFrom } from './file-refusal.ts';
 import { ignoredFiles, repositoryRoot, trackedFiles } from './git-files.ts';
 import { maxContractText, parseContract } from './parse-contract.ts';
 import type { ParsedContract } from './parse-contract.ts';
 import { readImageParts } from './image-parts.ts';
 import { readTreeFiles, statTreeFiles } from './read-tree-file.ts';
-import { entryFaultText, pathsToLookAt, resolveContract, shownPath } from './resolve-contract.ts';
+import { pathsToLookAt, resolveContract } from './resolve-contract.ts';
 import type { ResolvedContract } from './resolve-contract.ts';
 import { selectFiles } from './select-files.ts';
+import { shownPath } from './shown-path.ts';
 
 /** A contract that can no longer change, with the bytes that it names. */
 export interface Frozen {
@@ -182,13 +184,18 @@ async function examine(path: string, text: string | undefined): Promise<Examined
   const withoutOwn = { ...selection, snapshot };
   const wanted = pathsToLookAt(source, withoutOwn);
   const entries = await statTreeFiles(root, wanted);
-  const names = new Set(tracked.map((file) => file.path));
+  const byPath = new Map(tracked.map((file) => [file.path, file]));
   const ignored = await ignoredFiles(
     root,
     // git refuses to look beyond a link; such paths are refused for that reason already.
-    wanted.filter((file) => !names.has(file) && entries.get(file)?.ok === true),
+    wanted.filter((file) => !byPath.has(file) && entries.get(file)?.ok === true),
   );
-  const { resolved, diagnostics } = resolveContract(source, parsed.locate, { tracked, entries, ignored }, withoutOwn);
+  const { resolved, diagnostics } = resolveContract(
+    source,
+    parsed.locate,
+    { tracked: byPath, entries, ignored, near: proposalsFrom(byPath.keys()) },
+    withoutOwn,
+  );
   return {
     checked: { root, diagnostics: [...parsed.diagnostics, ...diagnostics] },
     parsed,

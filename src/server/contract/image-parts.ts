@@ -5,8 +5,10 @@ import { parseRelPath } from '../../protocol/paths.ts';
 import type { FileEntry, RelPath } from '../../protocol/primitives.ts';
 import { manifestFault, readNpmLock } from '../dependencies/npm-lock.ts';
 import { readPythonLock } from '../dependencies/python-lock.ts';
+import { entryFaultText } from './file-refusal.ts';
 import { readTreeFiles } from './read-tree-file.ts';
-import { entryFaultText, imageReference, shownPath, type ResolvedPackages } from './resolve-contract.ts';
+import { imageReference, type ResolvedPackages } from './resolve-packages.ts';
+import { shownPath } from './shown-path.ts';
 
 /** A lock file of ten thousand packages has a few MiB. */
 const maxFileBytes = 16 * 1024 * 1024;
