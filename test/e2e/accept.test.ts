@@ -71,7 +71,7 @@ test('a rejected candidate leads to a correction; one that fails its checks cann
 
   await window.row('Sessions', /^Candidate /).click();
   await window.editorAction(/^Reject Candidate/).click();
-  await window.answer('Say why a text without a timezone is UTC.');
+  await window.answer('Reject Candidate', 'Say why a text without a timezone is UTC.');
   await window.pick('Reject and Correct');
 
   const second = await theSession(kernel, 'a second candidate', (s) => s.candidates.length === 2 && verified(s));

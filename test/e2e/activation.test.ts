@@ -26,11 +26,11 @@ test('nothing starts before somebody looks; then a contract is written, checked,
 
   // The open file is proposed and already chosen.
   await window.command('Escrow: New Contract');
-  await window.answer('UTC everywhere');
-  await window.answer('Read a text without a timezone as UTC.');
+  await window.answer('New Contract (1/4)', 'UTC everywhere');
+  await window.answer('New Contract (2/4)', 'Read a text without a timezone as UTC.');
   await window.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: 'src/usage.py' }).first().waitFor();
   await window.page.keyboard.press('Enter');
-  await window.answer('python3 -m unittest -v "tests.test_timestamp"');
+  await window.answer('New Contract (4/4)', 'python3 -m unittest -v "tests.test_timestamp"');
   await window.line('"UTC everywhere"').waitFor();
   const text = await readFile(path.join(repo, 'utc-everywhere.contract.jsonc'), 'utf8');
   expect(text).toContain('"argv": ["python3", "-m", "unittest", "-v", "tests.test_timestamp"]');

@@ -23,7 +23,7 @@ function stepWords(step: ImageStep, t: Localize): string {
     case 'opaque':
       return t('A command of the contract: {0}', subject);
     case 'executor':
-      return t('Escrow’s executor');
+      return t('The executor of Escrow');
     default:
       return unreachable(step.kind, 'step');
   }

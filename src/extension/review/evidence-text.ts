@@ -43,8 +43,8 @@ function standing(candidate: CandidateView, superseded: boolean, t: Localize): s
   return lines;
 }
 
-function filesOf(candidate: CandidateView, t: Localize): string[] {
-  return candidate.files.map((file) => {
+function filesOf(candidate: CandidateView, contract: ContractView | undefined, t: Localize): string[] {
+  const changed = candidate.files.map((file) => {
     const letter = { modified: 'M', added: 'A', deleted: 'D' }[file.change];
     const mode =
       file.beforeMode !== null && file.afterMode !== null && file.beforeMode !== file.afterMode
@@ -54,6 +54,8 @@ function filesOf(candidate: CandidateView, t: Localize): string[] {
       artefact === null ? t('nothing') : shortDigest(artefact.sha256);
     return `  ${letter} ${visible(file.path, 500)}  ${digest(file.before)} → ${digest(file.after)}${mode}`;
   });
+  const scope = contract?.contract.writable.map(({ path }) => visible(path, 500)) ?? [];
+  return scope.length === 0 ? changed : [...changed, `  ${t('The contract lets change: {0}', scope.join(', '))}`];
 }
 
 /** What a check did before the attempt, beside what the contract says it does there. */
@@ -130,7 +132,7 @@ function attemptOf(session: SessionView, attempt: AttemptView | undefined, { t, 
   return [
     `  ${t('Attempt {0} of {1}', attempt.number, session.budget.attempts)}: ${attempt.outcome === null ? t('outcome unknown') : outcomeWords(attempt.outcome.kind, t)}`,
     `  ${t('Requests: {0}; tokens in {1}, out {2}', number(metrics.requests), told(metrics.promptTokens), told(metrics.outputTokens))}`,
-    `  ${t('Refused by the sandbox’s rules: {0}', number(denied))}`,
+    `  ${t('Refused by the rules of the sandbox: {0}', number(denied))}`,
     `  ${t('Limits read back in force: {0} of {1}', inForce, limits.length)}`,
     settlement === null
       ? `  ${t('Settlement: not begun')}`
@@ -167,7 +169,7 @@ export function evidenceText(
           : `${note} ${t('{0}: nothing vouches for this model here.', standingWords(binding, t))}`,
       ],
     ],
-    [t('Changed files'), filesOf(candidate, t)],
+    [t('Changed files'), filesOf(candidate, contract, t)],
     [t('Checks'), checksOf(run, contract, words)],
     [
       t('Other runs'),

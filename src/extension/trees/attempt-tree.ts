@@ -157,6 +157,11 @@ function limitsNode(attempt: AttemptView, { t }: TreeWords): TreeNode | null {
           t('Seen inside: {0}', limit.inside === null ? t('not readable') : visible(limit.inside)),
           t('Seen outside: {0}', limit.outside === null ? t('not readable') : visible(limit.outside)),
         ].join('\n'),
+        spoken: [
+          visible(limit.name, 80),
+          visible(limit.wanted, 120),
+          limit.inForce ? t('in force') : t('not in force'),
+        ].join(', '),
         icon: limit.inForce ? { id: 'check', tone: 'good' } : { id: 'error', tone: 'bad' },
       }),
     ),

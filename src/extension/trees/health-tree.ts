@@ -42,12 +42,13 @@ function healthNode(
             icon: { id: 'arrow-right', tone: 'plain' },
           }),
         ];
+  const facts = [...extra, health.state === 'ok' ? '' : visible(health.detail, 160)];
   return node({
     id: `health/${id}`,
     label,
-    description: [words, ...extra, health.state === 'ok' ? '' : visible(health.detail, 160)]
-      .filter((part) => part !== '')
-      .join(' · '),
+    description: [words, ...facts].filter((part) => part !== '').join(' · '),
+    // Where all is well the icon alone says it.
+    spoken: [label, words === '' ? t('ok') : words, ...facts].filter((part) => part !== '').join(', '),
     tooltip: [visibleLines(health.detail), t('Observed {0}', time(health.observedAt))].join('\n'),
     icon,
     context: contextWords(
@@ -175,7 +176,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
         id: 'health/strays',
         label: t('Containers the record does not know'),
         description: String(status.strays.length),
-        tooltip: t('They carry Escrow’s label and are reported, not touched.'),
+        tooltip: t('They carry the label of Escrow and are reported, not touched.'),
         icon: { id: 'warning', tone: 'warning' },
         children: status.strays.map((stray) =>
           node({

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { until } from './until.ts';
@@ -69,9 +68,9 @@ export class WorkbenchWindow {
     await until(`the command ${title} is in the palette`, 120_000, async () => {
       await this.page.keyboard.press('F1');
       try {
-        await input.waitFor({ timeout: 3000 });
-        await input.fill(`>${title}`, { timeout: 3000 });
-        await row.click({ timeout: 3000 });
+        await input.waitFor({ timeout: 10_000 });
+        await input.fill(`>${title}`, { timeout: 10_000 });
+        await row.click({ timeout: 10_000 });
         return true;
       } catch {
         await this.page.keyboard.press('Escape');
@@ -85,18 +84,15 @@ export class WorkbenchWindow {
     await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: text }).first().click();
   }
 
-  /** Types into the open input box and confirms. */
-  async answer(text: string): Promise<void> {
-    const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
-    await until('the answer is taken', 120_000, async () => {
-      await input.waitFor({ timeout: 5000 });
-      await input.fill(text, { timeout: 5000 });
-      // The box before may still be closing: what was typed into it is gone with it.
-      await delay(150);
-      if ((await input.inputValue({ timeout: 2000 }).catch(() => '')) !== text) return undefined;
-      await input.press('Enter', { timeout: 2000 });
-      return true;
+  /** Types into the input box of this title and confirms. By its title: the box before may still be closing. */
+  async answer(title: string, text: string): Promise<void> {
+    const widget = this.page.locator('.quick-input-widget', {
+      has: this.page.locator('.quick-input-title', { hasText: title }),
     });
+    const input = widget.locator('.quick-input-box input').first();
+    await input.fill(text);
+    // With the keyboard: the box goes while the key is on its way.
+    await this.page.keyboard.press('Enter');
   }
 
   /** Shows Escrow's view container, whether or not it was restored. */

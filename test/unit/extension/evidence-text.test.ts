@@ -38,6 +38,7 @@ function run(checks: readonly CheckResult[], change: Partial<VerificationView> =
 function contract(before: readonly CheckResult[]): ContractView {
   return {
     contract: {
+      writable: [{ path: 'src/usage.py', symbols: null, exists: true }],
       checks: [
         { id: 'utc', kind: 'acceptance', baseline: 'fail' },
         { id: 'more', kind: 'supplemental', baseline: null },
@@ -63,6 +64,7 @@ describe('the evidence of a candidate, as one text', () => {
     expect(shown).toMatch(
       /✓ utc {2}\(acceptance\)\n.*Command: python3 -m unittest\n.*Baseline: failed, as declared · tests failed · 1 of 4 tests passed · exit code 1\n.*Candidate: 4 of 4 tests passed · exit code 0 · 63 ms/,
     );
+    expect(shown).toMatch(/M src\/usage\.py .*\n {2}The contract lets change: src\/usage\.py/);
     expect(shown).toMatch(/✓ more {2}\(supplemental: the agent never saw it\)\n.*\n.*Baseline: not run/);
   });
 

@@ -176,6 +176,19 @@ describe('the Sessions view', () => {
     expect(tree.map(({ id }) => id)).toEqual(['elsewhere']);
   });
 
+  test('what an icon alone shows is read aloud', () => {
+    const limit = { name: 'pids', wanted: '64', inside: '64', outside: '64' };
+    const limits = [
+      { ...limit, inForce: true },
+      { ...limit, name: 'memory', inForce: false },
+    ];
+    const tree = rows(windowState(sessionView({ attempts: [attemptView({ limits })] })));
+    expect(rowOf(tree, 'pids').spoken).toBe('pids, 64, in force');
+    expect(rowOf(tree, 'memory').spoken).toBe('memory, 64, not in force');
+    const health = healthTree(windowState(sessionView(), { status: { value: kernelStatus(), at: 60 } }), words);
+    expect(rowOf(health, 'Container engine').spoken).toBe('Container engine, ok, docker, 20.10');
+  });
+
   test('ids are unique, so that VS Code keeps what is expanded', () => {
     const all = everyRow(rows(windowState(sessionView()))).map(({ id }) => id);
     expect(new Set(all).size).toBe(all.length);
