@@ -49,6 +49,9 @@ export interface KernelProcessOptions {
 /** Milliseconds after which a drain that does not come back is given up: more than the Kernel bounds itself to (120 s). */
 const drainMs = 150_000;
 
+/** Milliseconds that a Kernel waits for its first client, at least: as long as a client looks for a Kernel. */
+const firstClientMs = 60_000;
+
 const drainSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /** Milliseconds that a handle nobody owns may keep a finished process alive. */
@@ -269,8 +272,10 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
     clients: () => clients,
   });
 
+  // Whoever started this process is on its way, however long a busy machine takes for it.
+  let met = false;
   const idle = idleExit({
-    after: settings.idleExitMs,
+    after: () => (met ? settings.idleExitMs : Math.max(settings.idleExitMs, firstClientMs)),
     mayExit: () => clients.length === 0 && kernel.idle(),
     exit: () => startDrain('idle'),
   });
@@ -294,7 +299,10 @@ async function serve(context: ServeContext, createKernel: (deps: KernelShellDeps
     policy: { executionEnabled: settings.executionEnabled, draining: () => draining },
     log,
     clients,
-    onClientsChanged: idle.check,
+    onClientsChanged: () => {
+      met ||= clients.length > 0;
+      idle.check();
+    },
     drainIfIdle: (clientVersion) => {
       const goes = compareVersions(version, clientVersion) < 0 && clients.length === 0 && kernel.idle();
       if (goes) startDrain('replaced');
@@ -346,7 +354,12 @@ async function open(context: ServeContext, listener: Listener, version: string):
 }
 
 /** Calls `exit` once the process may exit and went on to for a while. */
-function idleExit(options: { readonly after: number; readonly mayExit: () => boolean; readonly exit: () => void }): {
+function idleExit(options: {
+  /** Milliseconds, asked for each time that the wait begins. */
+  readonly after: () => number;
+  readonly mayExit: () => boolean;
+  readonly exit: () => void;
+}): {
   readonly check: () => void;
   readonly dispose: () => void;
 } {
@@ -365,7 +378,7 @@ function idleExit(options: { readonly after: number; readonly mayExit: () => boo
       timer ??= setTimeout(() => {
         timer = undefined;
         if (options.mayExit()) options.exit();
-      }, options.after);
+      }, options.after());
     },
     dispose() {
       disposed = true;

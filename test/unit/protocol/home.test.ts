@@ -25,7 +25,9 @@ describe('the state folder', () => {
 
   test('that others may read is refused, with the command that mends it', async () => {
     const home = path.join(folder, 'h');
-    mkdirSync(home, { mode: 0o750 });
+    mkdirSync(home);
+    // Whatever the umask of this process is.
+    chmodSync(home, 0o750);
     await expect(prepareHome(home)).rejects.toEqual(refused('mode'));
     chmodSync(home, 0o700);
     await prepareHome(home);
