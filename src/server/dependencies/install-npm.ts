@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
-import { barePackageManifest, manifestFault } from './npm-lock.ts';
+import { bareNpmLock, barePackageManifest, manifestFault, readNpmLock } from './npm-lock.ts';
 import { findNpm, runClient, type PackageClient } from './package-client.ts';
 import { processorNames, type ImagePlatform } from './platform.ts';
 
@@ -75,7 +75,7 @@ export interface NpmInstall {
 }
 
 /**
- * `npm ci` on this machine: manifests without scripts and the lock are all it sees, home, cache and configuration are
+ * `npm ci` on this machine: the bare manifests and the bare lock are all it sees, home, cache and configuration are
  * fresh and empty, and no script runs. Returns the folder of the packages. Throws EscrowError.
  */
 export async function installNpm(input: NpmInstall): Promise<string> {
@@ -85,18 +85,15 @@ export async function installNpm(input: NpmInstall): Promise<string> {
   const home = path.join(folder, 'home');
   await mkdir(home, { recursive: true });
   const sources = await npmSources(client, home, signal);
-  await writeContext(tree, lock, lock.bytes);
+  const text = Buffer.from(lock.bytes).toString('utf8');
+  const read = readNpmLock(text);
+  if (!read.ok) throw unusable(lock.path, `can't be used: ${read.reason}`);
+  await writeContext(tree, lock, Buffer.from(bareNpmLock(text)));
   for (const manifest of input.manifests) {
-    const text = Buffer.from(manifest.bytes).toString('utf8');
-    const bare = barePackageManifest(text);
-    const fault = manifestFault(text, path.posix.relative(path.posix.dirname(lock.path), manifest.path));
-    if (bare === null || fault !== null) {
-      throw new EscrowError(
-        'DependenciesUnusable',
-        `${manifest.path} ${fault ?? 'is no package.json'}.`,
-        'Mend it and freeze again.',
-      );
-    }
+    const wanted = Buffer.from(manifest.bytes).toString('utf8');
+    const bare = barePackageManifest(wanted);
+    const fault = manifestFault(wanted, path.posix.relative(path.posix.dirname(lock.path), manifest.path));
+    if (bare === null || fault !== null) throw unusable(manifest.path, fault ?? 'is no package.json');
     await writeContext(tree, manifest, Buffer.from(bare));
   }
   // In a file of our own rather than as arguments, which everybody on the machine can read.
@@ -119,6 +116,10 @@ export async function installNpm(input: NpmInstall): Promise<string> {
     { cwd, env: { HOME: home, USERPROFILE: home, TMPDIR: home, TEMP: home, TMP: home }, signal },
   );
   return tree;
+}
+
+function unusable(file: string, why: string): EscrowError {
+  return new EscrowError('DependenciesUnusable', `${file} ${why}.`, 'Mend it and freeze again.');
 }
 
 async function writeContext(tree: string, file: ContextFile, bytes: Uint8Array): Promise<void> {

@@ -175,6 +175,49 @@ function isSafeFolder(folder: string): boolean {
   );
 }
 
+/** What npm needs of an entry. It reads more, some of it under two names: all else is left out. */
+const lockFields = [
+  'name',
+  'version',
+  'resolved',
+  'integrity',
+  'link',
+  'inBundle',
+  'dev',
+  'optional',
+  'devOptional',
+  'peer',
+  'workspaces',
+  'dependencies',
+  'devDependencies',
+  'optionalDependencies',
+  'peerDependencies',
+  'peerDependenciesMeta',
+  'bundleDependencies',
+  'bin',
+  'engines',
+  'os',
+  'cpu',
+  'libc',
+] as const;
+
+/** The part of a package-lock.json that `readNpmLock` has looked at, for npm. Throws where that refuses it. */
+export function bareNpmLock(text: string): string {
+  const read = readNpmLock(text);
+  if (!read.ok) throw new Error(read.reason);
+  const { lockfileVersion, packages } = JSON.parse(text) as {
+    readonly lockfileVersion: number;
+    readonly packages: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  };
+  const bare = Object.entries(packages).map(([folder, entry]): [string, object] => [folder, picked(entry, lockFields)]);
+  return `${JSON.stringify({ lockfileVersion, requires: true, packages: Object.fromEntries(bare) }, null, 2)}\n`;
+}
+
+function picked(from: Readonly<Record<string, unknown>>, fields: readonly string[]): object {
+  const present = fields.filter((field) => Object.hasOwn(from, field));
+  return Object.fromEntries(present.map((field): [string, unknown] => [field, from[field]]));
+}
+
 const manifestFields = [
   'name',
   'version',
@@ -208,8 +251,7 @@ export function barePackageManifest(text: string): string | null {
     return null;
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
-  const found = value as Readonly<Record<string, unknown>>;
-  const kept = Object.fromEntries(manifestFields.flatMap((field) => (field in found ? [[field, found[field]]] : [])));
+  const kept = picked(value as Readonly<Record<string, unknown>>, manifestFields);
   return `${JSON.stringify(kept, null, 2)}\n`;
 }
 

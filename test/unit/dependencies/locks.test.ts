@@ -3,7 +3,12 @@ import { assert, json, oneof, property, string } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { withInterpreter } from '../../../src/server/dependencies/install-python.ts';
 import { markerHolds, type MarkerEnvironment } from '../../../src/server/dependencies/markers.ts';
-import { barePackageManifest, manifestFault, readNpmLock } from '../../../src/server/dependencies/npm-lock.ts';
+import {
+  bareNpmLock,
+  barePackageManifest,
+  manifestFault,
+  readNpmLock,
+} from '../../../src/server/dependencies/npm-lock.ts';
 import { wheelPlatforms } from '../../../src/server/dependencies/platform.ts';
 import { barePythonLock, readPythonLock, requirementsFor } from '../../../src/server/dependencies/python-lock.ts';
 
@@ -125,6 +130,23 @@ describe('a package-lock.json', () => {
   ])('goes with no manifest that wants %s: npm would look there before it compares', (spec) => {
     for (const manifest of [{ dependencies: { b: spec } }, { overrides: { a: { b: { '.': spec } } } }])
       expect(manifestFault(JSON.stringify(manifest), 'packages/package.json')).toMatch(/no registry/);
+  });
+
+  it('goes to npm without what nobody has looked at', () => {
+    const entry = { ...good, dependencies: { b: '1' }, bin: { a: 'a.js' } };
+    const unseen = {
+      _resolved: 'http://host/a.tgz',
+      _hasShrinkwrap: true,
+      hasShrinkwrap: true,
+      scripts: { install: 'x' },
+    };
+    const bare = bareNpmLock(lockOf({ 'node_modules/a': { ...entry, ...unseen } }));
+    expect(JSON.parse(bare)).toEqual({
+      lockfileVersion: 3,
+      requires: true,
+      packages: { '': { name: 'x' }, 'node_modules/a': entry },
+    });
+    expect(() => bareNpmLock(lockOf({ 'node_modules/a': { version: '1.0.0' } }))).toThrow(/SHA/);
   });
 
   it('goes with manifests without scripts and configuration', () => {
