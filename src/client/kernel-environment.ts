@@ -5,9 +5,15 @@ const posixPath = '/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
+/**
+ * Where the user has chosen a container engine, as Docker's own tools read it: DOCKER_HOST, else a context. Another
+ * machine's is refused by the Kernel unless a machine setting names it.
+ */
+const engineChoice: readonly string[] = ['DOCKER_HOST', 'DOCKER_CONTEXT', 'DOCKER_CONFIG'];
+
 /** What belongs to the user and machine rather than to a window, and is taken over as it is. */
 const inherited: Readonly<Record<'posix' | 'windows', readonly string[]>> = {
-  posix: ['USER', 'LOGNAME', 'TMPDIR', 'XDG_RUNTIME_DIR'],
+  posix: ['USER', 'LOGNAME', 'TMPDIR', 'XDG_RUNTIME_DIR', ...engineChoice],
   windows: [
     'SystemRoot',
     'SystemDrive',
@@ -21,11 +27,12 @@ const inherited: Readonly<Record<'posix' | 'windows', readonly string[]>> = {
     'ProgramFiles',
     'TEMP',
     'TMP',
+    ...engineChoice,
   ],
 };
 
 /**
- * The fixed environment of a Kernel process: nothing of the window's (no VSCODE_*, ELECTRON_*, NODE_OPTIONS, proxies,
+ * The fixed environment of a Kernel process, the same from every client of a user: nothing of the window's (no VSCODE_*, ELECTRON_*, NODE_OPTIONS, proxies,
  * credentials) is frozen into later work. `extra` is for tests.
  */
 export function kernelEnvironment(options: {

@@ -12,7 +12,7 @@ const milliseconds = z.number().int().min(0).max(86_400_000);
 const SettingsFile = z.strictObject({
   /** Milliseconds without client and without work after which the Kernel ends. */
   idleExitMs: milliseconds.optional(),
-  /** Container engine: a socket path or `tcp://` host; null: DOCKER_HOST, then the platform's default. */
+  /** Container engine: a socket path or `tcp://` host; null: DOCKER_HOST, the docker context, what listens here. */
   engineHost: z.string().min(1).max(1024).nullable().optional(),
   inferenceHost: z.url({ protocol: /^https?$/ }).optional(),
   executionEnabled: z.boolean().optional(),

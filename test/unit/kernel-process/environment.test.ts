@@ -3,6 +3,9 @@ import os from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { kernelEnvironment } from '../../../src/client/kernel-environment.ts';
+import { sha256 } from '../../../src/protocol/hash.ts';
+import { EngineFault } from '../../../src/server/sandbox/engine.ts';
+import { chooseEngine } from '../../../src/server/sandbox/engine-choice.ts';
 import { nativeFileName, shippedBinding } from '../../../src/server/store/native.ts';
 
 test.skipIf(process.platform === 'win32')('a Kernel gets a fixed environment, whatever the window has', () => {
@@ -17,7 +20,6 @@ test.skipIf(process.platform === 'win32')('a Kernel gets a fixed environment, wh
     HTTPS_PROXY: 'http://proxy',
     AWS_SECRET_ACCESS_KEY: 'secret',
     LD_PRELOAD: '/evil.so',
-    DOCKER_HOST: 'tcp://elsewhere',
     OLLAMA_HOST: 'http://elsewhere',
     ESCROW_INFERENCE_HOST: 'http://elsewhere',
   };
@@ -26,6 +28,31 @@ test.skipIf(process.platform === 'win32')('a Kernel gets a fixed environment, wh
   expect(made).toMatchObject({ ESCROW_HOME: '/h', USER: 'me', HOME: os.homedir() });
   expect(made['PATH']).not.toContain('evil');
 });
+
+test.skipIf(process.platform === 'win32')(
+  'a Kernel uses the container engine that its user has chosen, as far as it is on this machine',
+  () => {
+    const chosen = (env: Record<string, string>, files: Record<string, string> = {}): unknown =>
+      chooseEngine(null, {
+        env: kernelEnvironment({ home: '/h', electron: true, from: env }),
+        platform: 'linux',
+        homeFolder: '/home/u',
+        read: (file) => files[file],
+        exists: (file) => file === '/var/run/docker.sock',
+      });
+    const meta = `/etc/d/contexts/meta/${sha256('colima')}/meta.json`;
+    const files = { [meta]: JSON.stringify({ Endpoints: { docker: { Host: 'unix:///colima.sock' } } }) };
+    expect(chosen({ DOCKER_HOST: 'unix:///mine.sock' })).toEqual({ kind: 'socket', path: '/mine.sock' });
+    expect(chosen({ DOCKER_CONTEXT: 'colima', DOCKER_CONFIG: '/etc/d' }, files)).toEqual({
+      kind: 'socket',
+      path: '/colima.sock',
+    });
+    expect(chosen({})).toEqual({ kind: 'socket', path: '/var/run/docker.sock' });
+    // Nothing falls back to another engine than the chosen one, and nothing leaves the machine by a variable.
+    for (const far of ['tcp://10.0.0.5:2375', 'ssh://me@far'])
+      expect(() => chosen({ DOCKER_HOST: far })).toThrow(EngineFault);
+  },
+);
 
 test("only VS Code's own runtime is told to be Node", () => {
   expect(kernelEnvironment({ home: '/h', electron: true })).toMatchObject({ ELECTRON_RUN_AS_NODE: '1' });
