@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmod, link, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -351,21 +351,23 @@ describe('freezing a contract', () => {
   it('runs nothing of the tree: fsmonitor, hooks, filters, textconv, lazy fetch', async () => {
     await start({ '.gitattributes': '* filter=evil diff=evil\n' });
     const marker = path.join(repo!.root, 'ran');
-    const trap = await repo!.write('.git/trap.sh', `#!/bin/sh\necho "$0 $@" >> ${marker}\ncat\n`, 0o755);
+    const trap = await repo!.write('.git/trap.sh', `#!/bin/sh\necho "$0 $@" >> '${marker}'\ncat\n`, 0o755);
+    // A shell of git's reads most of these.
+    const command = `"${trap}"`;
     for (const [key, value] of [
-      ['core.fsmonitor', trap],
+      ['core.fsmonitor', command],
       ['core.hooksPath', path.dirname(trap)],
-      ['core.sshCommand', trap],
-      ['core.pager', trap],
-      ['core.editor', trap],
+      ['core.sshCommand', command],
+      ['core.pager', command],
+      ['core.editor', command],
       ['core.askPass', trap],
       ['credential.helper', trap],
-      ['filter.evil.clean', trap],
-      ['filter.evil.smudge', trap],
-      ['filter.evil.process', trap],
-      ['diff.evil.textconv', trap],
-      ['diff.external', trap],
-      ['alias.ls-files', `!${trap}`],
+      ['filter.evil.clean', command],
+      ['filter.evil.smudge', command],
+      ['filter.evil.process', command],
+      ['diff.evil.textconv', command],
+      ['diff.external', command],
+      ['alias.ls-files', `!${command}`],
       ['extensions.partialClone', 'origin'],
       ['remote.origin.url', `ext::${trap}`],
       ['remote.origin.promisor', 'true'],
@@ -373,7 +375,7 @@ describe('freezing a contract', () => {
       await repo!.git('config', key, value);
     }
     for (const hook of ['post-index-change', 'pre-commit', 'post-checkout', 'fsmonitor-watchman']) {
-      await repo!.write(`.git/hooks/${hook}`, `#!/bin/sh\necho ${hook} >> ${marker}\n`, 0o755);
+      await repo!.write(`.git/hooks/${hook}`, `#!/bin/sh\necho ${hook} >> '${marker}'\n`, 0o755);
     }
     const file = await write();
     // A changed file makes git want to look at its content.
@@ -383,7 +385,7 @@ describe('freezing a contract', () => {
       code: 'ENOENT',
     });
     // Positive control: the same repository does run it when git is used in the ordinary way.
-    execFileSync('git', ['status'], { cwd: repo!.root, stdio: 'ignore' });
+    spawnSync('git', ['status'], { cwd: repo!.root, stdio: 'ignore' });
     await expect(import('node:fs/promises').then((fs) => fs.readFile(marker, 'utf8'))).resolves.toContain('trap.sh');
   });
 
