@@ -88,7 +88,7 @@ export class EscrowError extends Error {
   /** Rebuilds the typed error from a JSON-RPC error's `code`, `message` and `data`; undefined when it is not ours. */
   static fromWire(message: string, data: unknown): EscrowError | undefined {
     const parsed = ErrorData.safeParse(data);
-    if (!parsed.success || !(parsed.data.code in errorCodes)) return undefined;
+    if (!parsed.success || !Object.hasOwn(errorCodes, parsed.data.code)) return undefined;
     return new EscrowError(parsed.data.code as ErrorCode, message, parsed.data.next, parsed.data.details ?? {});
   }
 

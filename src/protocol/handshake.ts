@@ -83,7 +83,7 @@ function parseLine(line: string): Record<string, unknown> {
 
 const refusedBy = (refusal: z.infer<typeof Refusal>): EscrowError =>
   new EscrowError(
-    refusal.refused in errorCodes ? (refusal.refused as ErrorCode) : 'HandshakeRefused',
+    Object.hasOwn(errorCodes, refusal.refused) ? (refusal.refused as ErrorCode) : 'HandshakeRefused',
     refusal.message,
     refusal.next,
     { refused: refusal.refused },
