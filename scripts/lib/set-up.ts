@@ -32,7 +32,7 @@ async function ensureGit(ui: Ui): Promise<void> {
 async function ensurePodman(ui: Ui): Promise<void> {
   if (!(await isDebian())) return;
   try {
-    await ensureDebianPackages(['podman', 'runc', 'catatonit'], 'the sandbox is tested on both engines', ui);
+    await ensureDebianPackages(['podman', 'runc', 'catatonit', 'uidmap'], 'the sandbox is tested on both engines', ui);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
     ui.log(`without Podman: ${error.message}; its tests are skipped`);

@@ -82,9 +82,21 @@ for p in found:
     for name in ("SIGKILL", "SIGSTOP", "SIGTERM", "SIGUSR1"): attempt("kill", lambda: os.kill(p, getattr(signal, name)))
     for what in ("environ", "maps", "mem", "fd", "fd/0", "fd/1", "cwd", "root"):
         attempt(what, lambda: os.readlink("/proc/%d/%s" % (p, what)) if what in ("cwd", "root") else
-                (os.listdir("/proc/%d/fd" % p) if what == "fd" else open("/proc/%d/%s" % (p, what), "r+b").close()))
+                (os.listdir("/proc/%d/fd" % p) if what == "fd" else open("/proc/%d/%s" % (p, what), "rb").read(1)))
+    for what in ("environ", "mem", "fd/0", "fd/1"):
+        attempt(what + " to write", lambda: open("/proc/%d/%s" % (p, what), "r+b").close())
     attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, p, 19))
 attempt("control", lambda: os.kill(os.getpid(), 0))`);
+
+/** Every secret-like word in what is told of any process, and that the same look finds what is there to find. */
+const nonce = attempt(`
+import re
+found = set()
+for p in [p for p in os.listdir("/proc") if p.isdigit()] + ["self"]:
+    for what in ("environ", "cmdline", "comm", "status", "auxv", "maps", "mountinfo", "stack"):
+        try: found.update(re.findall(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", open("/proc/%s/%s" % (p, what), "rb").read()))
+        except OSError: pass
+print("found", sorted(found))`);
 
 const rights = attempt(`
 import ctypes, shutil
@@ -134,6 +146,8 @@ const commands: readonly CommandSpec[] = [
   python('network', network),
   python('supervisor', supervisor),
   python('rights', rights),
+  python('nonce', nonce),
+  python('nonce-control', nonce, { env: { CONTROL: 'c0'.repeat(16) } }),
   python('inherited', inherited, { env: { DECLARED: 'yes' } }),
   python(
     'plant',
@@ -215,6 +229,16 @@ describe('a command', () => {
     const allowed = lines.filter(([name, outcome]) => !refused.has(outcome) && name !== 'processes of root');
     expect(allowed).toEqual([['control', 'None']]);
     expect(lines[0]).toEqual(['processes of root', '2']);
+  });
+  it('[19+] [25] finds the nonce of the channel nowhere, which root inside does', async () => {
+    const secret = (await bench.engine.inspect(sandbox.engineId))?.environment.find((one) => one.startsWith('ESCROW_'));
+    expect(secret).toMatch(/^ESCROW_NONCE=[0-9a-f]{32}$/);
+    expect(textOf((await sandbox.run('nonce')).output)).toBe('found []\n');
+    expect(textOf((await sandbox.run('nonce-control')).output)).toBe(`found [b'${'c0'.repeat(16)}']\n`);
+    const { output } = await bench.engine.exec(sandbox.engineId, ['cat', '/proc/1/environ']);
+    const seen: Buffer[] = [];
+    for await (const part of output) seen.push(part as Buffer);
+    expect(Buffer.concat(seen).toString('latin1')).toContain(secret);
   });
   it('[7] [12] [20] [24] can’t raise its rights or use the dangerous parts of the kernel', async () => {
     const lines = await outcomes('rights');

@@ -1,31 +1,37 @@
-// Many short attempts in a row through a real Kernel, some cancelled, some with the Kernel killed: nothing of them is
-// left on the machine. 200 with ESCROW_TEST_FULL=1, else a dozen.
-import { readdir } from 'node:fs/promises';
+// Many short attempts in a row through a real Kernel, some cancelled, some with their container killed by somebody else,
+// some with the Kernel killed: nothing of them is left on the machine. 200 with ESCROW_TEST_FULL=1, else a dozen.
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ContractDigest } from '../../src/protocol/primitives.ts';
+import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
 import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
-const attempts = process.env['ESCROW_TEST_FULL'] === '1' ? 200 : 12;
+const full = process.env['ESCROW_TEST_FULL'] === '1';
+const attempts = full ? 200 : 12;
+const kernelDeaths = full ? 10 : 1;
 const engine = new ContainerEngine({ kind: 'socket', path: '/var/run/docker.sock' });
 
 let repo: Awaited<ReturnType<typeof exampleRepo>>;
 let kernel: TestKernel;
+/** Everything that the Kernel and its children put into the temporary folder is seen here. */
+let temporary: string;
 let digest: ContractDigest;
 beforeAll(async () => {
   await ensureSandboxImage();
   repo = await exampleRepo();
-  kernel = await startTestKernel();
+  temporary = await mkdtemp(path.join(os.tmpdir(), 'escrow-soak-'));
+  kernel = await startTestKernel({ environment: { TMPDIR: temporary } });
   digest = await prepareContract(kernel.kernel, repo.contract);
 }, 120_000);
 afterAll(async () => {
   await kernel.dispose();
   await repo.dispose();
+  await rm(temporary, { recursive: true, force: true });
 });
 
 /** Live memory of a Node process in MiB, after a full collection: what a process has not given back yet is no leak. */
@@ -66,70 +72,142 @@ async function liveMemory(pid: number): Promise<number> {
   }
 }
 
-async function footprint(pid: number): Promise<{ readonly descriptors: number; readonly memory: number }> {
+interface Footprint {
+  readonly descriptors: number;
+  readonly memory: number;
+}
+
+async function footprint(pid: number): Promise<Footprint> {
   const memory = await liveMemory(pid);
   return { descriptors: (await readdir(`/proc/${pid}/fd`)).length, memory };
 }
-const temporaries = async (): Promise<readonly string[]> =>
-  readdir(path.join(kernel.home, 'artefacts', 'tmp')).catch(() => []);
+
+/** Files that were meant to live for a moment: beside the artefacts, and wherever `TMPDIR` is used. */
+async function temporaries(): Promise<readonly string[]> {
+  const beside = await readdir(path.join(kernel.home, 'artefacts', 'tmp')).catch(() => []);
+  return [...beside, ...(await readdir(temporary))];
+}
+
+/** Processes of this machine that name one of these words: shims, and what runs in a container of one of these ids. */
+async function processesOf(words: ReadonlySet<string>): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    const texts = await Promise.all(
+      ['cmdline', 'cgroup'].map((file) => readFile(`/proc/${pid}/${file}`, 'latin1').catch(() => '')),
+    );
+    const named = texts.join('\n').match(/[0-9a-f]{64}/g) ?? [];
+    if (named.some((word) => words.has(word))) found.push(`${pid} ${texts[0]?.replaceAll('\0', ' ')}`);
+  }
+  return found;
+}
+
+async function childrenOf(pid: number): Promise<readonly string[]> {
+  const tasks = await readdir(`/proc/${pid}/task`);
+  const lists = await Promise.all(
+    tasks.map((task) => readFile(`/proc/${pid}/task/${task}/children`, 'latin1').catch(() => '')),
+  );
+  return lists.flatMap((list) => list.split(' ').filter((child) => child !== ''));
+}
+
+/** Everything on this machine that is there for these attempts; all of it has to be empty. */
+async function leftOf(owners: ReadonlySet<string>, containers: ReadonlySet<string>, homes: ReadonlySet<string>) {
+  const listed = await engine.list(['escrow.product=escrow']);
+  const volumes = await engine.volumes([]);
+  return {
+    containers: listed.filter(
+      ({ labels }) => owners.has(labels['escrow.owner'] ?? '') || homes.has(labels['escrow.home'] ?? ''),
+    ),
+    volumes: volumes.filter(({ labels }) => homes.has(labels['escrow.home'] ?? '')),
+    processes: await processesOf(containers),
+    temporaries: await temporaries(),
+  };
+}
+const nothing = { containers: [], volumes: [], processes: [], temporaries: [] };
+
+const atWork = (kernelOf: TestKernel['kernel'], session: SessionId) =>
+  sessionAt(kernelOf, session, 'at work', (v) => v.attempts.some((a) => a.firstToolAt !== null));
 
 describe('a Kernel', () => {
+  const owners = new Set<string>();
+  const containers = new Set<string>();
+  const homes = new Set<string>();
+
   it(
-    `leaves nothing of ${attempts} short attempts, a third of them cancelled`,
+    `leaves nothing of ${attempts} short attempts, a third of them cancelled, a sixth with their container killed`,
     async () => {
       const quick = await writeScript(kernel.home, 'quick', [turns.view, turns.finish]);
       const hold = await writeScript(kernel.home, 'hold', [
         turns.view,
         { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
       ]);
-      const owners = new Set<string>();
-      let early: Awaited<ReturnType<typeof footprint>> | undefined;
+      const seen: Footprint[] = [];
+      // After what is loaded once has been loaded; then four times on the way.
+      const looks = new Set([
+        Math.min(10, Math.floor(attempts / 2)),
+        ...[1, 2, 3, 4].map((n) => (attempts * n) / 4 - 1),
+      ]);
       for (let n = 0; n < attempts; n += 1) {
         const cancelled = n % 3 === 2;
-        const { session, token } = await startSession(kernel.kernel, digest, cancelled ? hold : quick, { attempts: 1 });
-        if (cancelled && token !== null) {
-          await sessionAt(kernel.kernel, session.id, 'at work', (v) => v.attempts.some((a) => a.firstToolAt !== null));
-          await kernel.kernel.call('session/cancel', { session: session.id, token });
+        const killed = n % 6 === 4;
+        const script = cancelled || killed ? hold : quick;
+        const { session, token } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
+        if (script === hold) {
+          const { attempts: views } = await atWork(kernel.kernel, session.id);
+          const container = views[0]?.container?.engineId ?? '';
+          containers.add(container);
+          homes.add((await engine.inspect(container))?.labels['escrow.home'] ?? '');
+          if (killed) await engine.kill(container);
+          else if (token !== null) await kernel.kernel.call('session/cancel', { session: session.id, token });
         }
         const view = await sessionAt(kernel.kernel, session.id, 'settled', settled);
         expect(view.attempts[0]?.settlement?.confirmed).toBe(true);
-        for (const { id } of view.attempts) owners.add(id);
-        // After what is loaded once has been loaded.
-        if (n === Math.min(10, Math.floor(attempts / 2))) early = await footprint(kernel.pid);
+        for (const { id, container } of view.attempts) {
+          owners.add(id);
+          if (typeof container?.engineId === 'string') containers.add(container.engineId);
+        }
+        if (looks.has(n)) seen.push(await footprint(kernel.pid));
       }
-      const late = await footprint(kernel.pid);
+      const [early, ...later] = seen;
       process.stderr.write(
-        `soak: ${attempts} attempts; descriptors ${early?.descriptors} → ${late.descriptors}, memory ${early?.memory.toFixed(0)} → ${late.memory.toFixed(0)} MiB, load ${os.loadavg()[0]?.toFixed(1)}\n`,
+        `soak: ${attempts} attempts; descriptors ${seen.map((one) => one.descriptors).join(' → ')}, live memory ${seen.map((one) => one.memory.toFixed(1)).join(' → ')} MiB, load ${os.loadavg()[0]?.toFixed(1)}\n`,
       );
-      const left = (await engine.list(['escrow.product=escrow'])).filter(({ labels }) =>
-        owners.has(labels['escrow.owner'] ?? ''),
-      );
-      expect(left).toEqual([]);
-      expect(await temporaries()).toEqual([]);
-      expect(early).toBeDefined();
-      expect(late.descriptors).toBeLessThanOrEqual((early?.descriptors ?? 0) + 3);
-      // Flat but for what is kept of each session on purpose.
-      expect(late.memory - (early?.memory ?? 0)).toBeLessThan(10 + attempts * 0.1);
+      expect(containers.size).toBe(attempts);
+      expect(homes.size).toBe(1);
+      expect(await leftOf(owners, containers, homes)).toEqual(nothing);
+      expect(await childrenOf(kernel.pid)).toEqual([]);
+      if (early === undefined) throw new Error('never looked');
+      for (const { descriptors, memory } of later) {
+        expect(descriptors).toBeLessThanOrEqual(early.descriptors + 3);
+        // Flat but for what is kept of each session on purpose.
+        expect(memory - early.memory).toBeLessThan(10 + attempts * 0.1);
+      }
     },
     attempts * 15_000,
   );
 
-  it('leaves nothing of an attempt in which it was killed', async () => {
-    const hold = await writeScript(kernel.home, 'hold-killed', [
-      turns.view,
-      { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
-    ]);
-    const { session } = await startSession(kernel.kernel, digest, hold, { attempts: 1 });
-    const view = await sessionAt(kernel.kernel, session.id, 'at work', (v) =>
-      v.attempts.some((a) => a.firstToolAt !== null),
-    );
-    const container = view.attempts[0]?.container?.engineId ?? '';
-    await kernel.kill();
-    expect((await engine.inspect(container))?.running).toBe(true);
-    const next = await kernel.connect();
-    const after = await sessionAt(next, session.id, 'settled', settled, 90_000);
-    expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true } });
-    expect(await engine.inspect(container)).toBeUndefined();
-    expect(await temporaries()).toEqual([]);
-  });
+  it(
+    `leaves nothing of ${kernelDeaths} attempts in which it was killed`,
+    async () => {
+      const hold = await writeScript(kernel.home, 'hold-killed', [
+        turns.view,
+        { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
+      ]);
+      for (let n = 0; n < kernelDeaths; n += 1) {
+        const { session } = await startSession(kernel.kernel, digest, hold, { attempts: 1 });
+        const view = await atWork(kernel.kernel, session.id);
+        const container = view.attempts[0]?.container?.engineId ?? '';
+        containers.add(container);
+        for (const { id } of view.attempts) owners.add(id);
+        await kernel.kill();
+        expect((await engine.inspect(container))?.running).toBe(true);
+        kernel = await startTestKernel({ home: kernel.home, environment: { TMPDIR: temporary } });
+        const after = await sessionAt(kernel.kernel, session.id, 'settled', settled, 90_000);
+        expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true } });
+        expect(await engine.inspect(container)).toBeUndefined();
+      }
+      expect(await leftOf(owners, containers, homes)).toEqual(nothing);
+      expect(await childrenOf(kernel.pid)).toEqual([]);
+    },
+    kernelDeaths * 120_000,
+  );
 });

@@ -140,8 +140,14 @@ function fileSystems(inside: InsideReport, { hostConfig, mounts }: Outside): Lim
   ];
 }
 
-/** The engine's own small mounts: masks over kernel files, and folders in which only root could write. */
+/**
+ * The engine's own small mounts: masks over kernel files, folders in which only root could write, and, where the engine
+ * runs without root and so can't make devices, the plain devices of its host, one by one.
+ */
 function isGuarded({ target, type, mode, owner }: InsideReport['mounts'][number]): boolean {
+  if (type === 'devtmpfs') {
+    return plainDevices.has(target.replace(/^\/dev\//, '')) || /^\/(?:proc|sys)\//.test(target);
+  }
   if (type !== 'tmpfs') return false;
   const onlyRoot = owner === 0 && mode !== null && (Number.parseInt(mode, 8) & 0o022) === 0;
   return onlyRoot || /^\/(?:proc|sys)\//.test(target);

@@ -134,7 +134,8 @@ export async function seccompFile(folder: string): Promise<string> {
   const text = seccompOption.slice('seccomp='.length);
   if ((await readFile(path, 'utf8').catch(() => '')) === text) return path;
   const beside = `${path}.${randomBytes(6).toString('hex')}`;
-  await writeFile(beside, text, { mode: 0o600 });
+  // No secret, and an engine without root may be another user's.
+  await writeFile(beside, text, { mode: 0o644 });
   await rename(beside, path);
   return path;
 }

@@ -57,17 +57,24 @@ export function findingsOf(
     detail,
     next: ok ? '' : next,
   });
-  const limit = (code: string, what: string, ok: boolean): Finding =>
-    finding(
+  const unified =
+    'Boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1), or use an engine that runs as root.';
+  const rootlessOn1 = info.rootless && info.cgroupVersion !== '2';
+  const limit = (code: string, what: string, claimed: boolean): Finding => {
+    // Podman 4.3 says yes to all four there, and leaves the limits out without a word.
+    const ok = claimed && !rootlessOn1;
+    return finding(
       code,
       ok,
       ok ? `${what} can be limited` : `the engine cannot limit ${what}`,
-      info.rootless
-        ? 'Delegate the controllers to your user (systemd: Delegate=yes for user@.service), or use an engine that runs as root.'
-        : 'Enable this controller in the kernel’s control groups (boot option cgroup_enable=memory swapaccount=1 for memory and swap).',
+      rootlessOn1
+        ? unified
+        : info.rootless
+          ? 'Delegate the controllers to your user (systemd: Delegate=yes for user@.service), or use an engine that runs as root.'
+          : 'Enable this controller in the kernel’s control groups (boot option cgroup_enable=memory swapaccount=1 for memory and swap).',
     );
+  };
   const seccomp = info.securityOptions.some((text) => text.includes('name=seccomp'));
-  const rootlessOn1 = info.rootless && info.cgroupVersion !== '2';
   return [
     finding('engine_reachable', true, `${version.name} ${version.version}`, ''),
     finding('api_version', true, `API ${version.api}`, ''),
@@ -83,11 +90,6 @@ export function findingsOf(
       info.cgroupVersion === '' ? 'the engine does not say its cgroup version' : `cgroup v${info.cgroupVersion}`,
       'Enable control groups for the engine: without them no memory limit holds.',
     ),
-    limit('memory_limit', 'memory', info.memoryLimit),
-    limit('swap_limit', 'swap', info.swapLimit),
-    limit('cpu_limit', 'processor time', info.cpuLimit),
-    limit('pids_limit', 'processes', info.pidsLimit),
-    initFinding(version, info, exists, finding),
     finding(
       'rootless',
       !rootlessOn1,
@@ -96,8 +98,13 @@ export function findingsOf(
         : rootlessOn1
           ? 'the engine runs without root on control groups v1: it cannot set limits'
           : 'the engine runs without root: its limits are read back at each start',
-      'Boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1), or use an engine that runs as root.',
+      unified,
     ),
+    limit('memory_limit', 'memory', info.memoryLimit),
+    limit('swap_limit', 'swap', info.swapLimit),
+    limit('cpu_limit', 'processor time', info.cpuLimit),
+    limit('pids_limit', 'processes', info.pidsLimit),
+    initFinding(version, info, exists, finding),
     finding(
       'memory',
       info.memoryBytes >= 3 * 1024 ** 3,

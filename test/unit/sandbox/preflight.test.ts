@@ -39,10 +39,20 @@ describe('findings about an engine', () => {
     ['cpu_limit', { cpuLimit: false }, /controller/],
     ['pids_limit', { pidsLimit: false, rootless: true }, /Delegate=yes/],
     ['init', { initBinary: '' }, /docker-init/],
-    ['rootless', { rootless: true, cgroupVersion: '1' }, /unified/],
     ['memory', { memoryBytes: 1024 ** 3 }, /3 GiB/],
   ])('name %s, with the mend', (code, info, mend) => {
     expect(bad(info)).toEqual([expect.objectContaining({ code, next: expect.stringMatching(mend) })]);
+  });
+  it('believe no limit of an engine without root on control groups v1, whatever it says', () => {
+    const found = bad({ rootless: true, cgroupVersion: '1' });
+    expect(found.map(({ code }) => code)).toEqual([
+      'rootless',
+      'memory_limit',
+      'swap_limit',
+      'cpu_limit',
+      'pids_limit',
+    ]);
+    for (const { next } of found) expect(next).toMatch(/unified/);
   });
   it('look for Podman’s init where Podman does', () => {
     const podman = { flavour: 'podman', name: 'Podman' } as const;
