@@ -42,7 +42,7 @@ test('nothing starts before somebody looks; then a contract is written, checked,
 
   await window.openFile('broken.contract.jsonc');
   await window.page.locator('.squiggly-error').first().waitFor();
-  await window.page.getByText('Start session').first().waitFor();
+  await window.codeLens('Start session').waitFor();
   await window.command('Escrow: Check Contract');
   await window.page
     .locator('.markers-panel')

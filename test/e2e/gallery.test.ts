@@ -29,7 +29,7 @@ test('each view, in each theme', async () => {
   await pictures(window, 'empty');
 
   await window.openFile('utc-timestamp.contract.jsonc');
-  await window.page.getByText('Start session').first().waitFor();
+  await window.codeLens('Start session').waitFor();
   await pictures(window, 'contract');
 
   await startSession(window);

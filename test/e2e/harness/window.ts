@@ -128,6 +128,11 @@ export class WorkbenchWindow {
     return this.page.locator('.view-line', { hasText: text }).filter({ visible: true }).first();
   }
 
+  /** A code lens in the active editor. */
+  codeLens(name: string): Locator {
+    return this.page.locator('.codelens-decoration', { hasText: name }).first();
+  }
+
   /** Expands a collapsed row. */
   async expand(row: Locator): Promise<void> {
     if ((await row.getAttribute('aria-expanded')) === 'false') await row.locator('.monaco-tl-twistie').click();
