@@ -55,6 +55,7 @@ export function kernelHandlers(parts: KernelParts): Handlers {
     'kernel/probe': async () => {
       await health.probe();
       desk.nudge();
+      tasks.own('recovery of integrations', review.reconcile());
       verifier.reconcile();
       tasks.own('sweep of leftovers', leftovers.sweep());
       return status();

@@ -71,12 +71,16 @@ export async function applyChanges(request: IntegrateRequest): Promise<Applied> 
       temporary: temporaryName(change.path, id, n),
     })),
   };
-  await journals.write(journal);
+  const applying: Journal = { ...journal, phase: 'applying' };
+  await journals.write(journal).catch((error: unknown) => {
+    throw typed(tree.root, error);
+  });
   try {
     for (const folder of newFolders) await tree.makeFolder(folder);
     for (const [n, step] of journal.steps.entries()) await prepare(request, step, seen[n] ?? { kind: 'absent' });
     // Looked at once more: preparing takes time, and people save files.
     await compare(tree, changes);
+    await journals.write(applying);
   } catch (error) {
     try {
       await discard(tree, journal);
@@ -87,8 +91,6 @@ export async function applyChanges(request: IntegrateRequest): Promise<Applied> 
     }
     throw typed(tree.root, error);
   }
-  const applying: Journal = { ...journal, phase: 'applying' };
-  await journals.write(applying);
   const failure = await carryOut(tree, applying);
   if (failure === null) {
     // The files are as they should be and were read back: a folder or a journal that can't be removed changes nothing
@@ -125,7 +127,8 @@ export interface Recovered {
 /**
  * Brings what a crash left in the middle to one of its two ends. Decided by looking at the files, never by guessing:
  * before the first replacement everything is discarded; after it the rest is finished if every file is still in its old
- * or new state, else what was replaced is put back. A tree that can't be opened keeps its journal for the next start.
+ * or new state, else what was replaced is put back. One that can't be brought to an end now (`left`: its tree can't be
+ * opened, the disk is full) keeps its journal for the next time.
  */
 export async function recoverIntegrations(deps: {
   readonly journals: JournalStore;
@@ -133,29 +136,32 @@ export async function recoverIntegrations(deps: {
   readonly bytesOf: (sha256: Sha256) => Promise<Uint8Array>;
   /**
    * Whether the record still waits for the end of this integration. The journal of one whose end is recorded was only
-   * not removed in time: the tree may have moved on since, and is not touched.
+   * not removed in time: the tree may have moved on since, and nothing is touched but our own temporary files.
    */
   readonly isOpen: (id: IntegrationId) => boolean;
   readonly log: (level: 'info' | 'warn' | 'error', message: string, data?: Readonly<Record<string, unknown>>) => void;
-}): Promise<readonly Recovered[]> {
+}): Promise<{ readonly recovered: readonly Recovered[]; readonly left: ReadonlySet<IntegrationId> }> {
   const { journals, unreadable } = await deps.journals.list();
   for (const path of unreadable) deps.log('error', 'an integration journal cannot be read', { path });
   const recovered: Recovered[] = [];
+  const left = new Set<IntegrationId>();
   for (const journal of journals) {
     try {
+      const tree = await deps.openTree(journal.root);
       if (!deps.isOpen(journal.id)) {
+        await discard(tree, journal, journal.phase === 'prepared' ? 'not-applied' : 'applied');
         await deps.journals.remove(journal.id);
         continue;
       }
-      const tree = await deps.openTree(journal.root);
       const result = await recoverOne(tree, journal, deps);
       await deps.journals.remove(journal.id);
       recovered.push(result);
     } catch (error) {
+      left.add(journal.id);
       deps.log('error', 'an integration could not be recovered', { id: journal.id, error: String(error) });
     }
   }
-  return recovered;
+  return { recovered, left };
 }
 
 async function recoverOne(
@@ -436,8 +442,10 @@ async function removeNewFolders(tree: TreeFiles, journal: Journal): Promise<void
   for (const folder of journal.newFolders.toReversed()) await tree.removeFolder(folder);
 }
 
+export type Standing = 'old' | 'new' | 'between';
+
 /** Where the files of some changes stand, looked at now: all old, all new, or in between. */
-export async function standing(tree: TreeFiles, changes: readonly FileChange[]): Promise<'old' | 'new' | 'between'> {
+export async function standing(tree: TreeFiles, changes: readonly FileChange[]): Promise<Standing> {
   const places = new Set<string>();
   for (const change of changes) places.add(placeOf(change, await tree.look(change.path, maxFileBytes)));
   if (places.size === 1 && places.has('new')) return 'new';

@@ -20,6 +20,7 @@ import {
   reversed,
   standing,
   type Applied,
+  type Standing,
 } from './integrate.ts';
 import { openJournalStore, type FileChange, type JournalStore } from './integration-journal.ts';
 import { openTreeFiles, type TreeFiles } from './tree-files.ts';
@@ -39,6 +40,10 @@ const askMs = 2_000;
 
 /** Calls that touch the user's tree. */
 const treeCalls = new Set(['writeNew', 'replace', 'remove', 'makeFolder', 'removeFolder', 'syncFolder']);
+
+/** What an interrupted integration or undo came to, by where its files stand. */
+const integratedAt = { new: 'integrated', old: 'refused', between: 'partial' } as const;
+const undoneAt = { old: 'undone', new: 'undo_refused', between: 'undo_refused' } as const;
 
 type Reviewer = ParsedParams<'candidate/reject'>['reviewer'];
 
@@ -157,17 +162,22 @@ export class ReviewDesk {
       this.#deps.at('undo-intended');
       let applied: Applied;
       try {
-        const changes = reversed(changesOf(owner.files));
+        const changes = changesOf(owner.files);
         refuseUnsaved(changes, (await this.#unsaved(state.root, changes)).paths);
-        applied = await applyChanges({
-          id,
-          purpose: 'undo',
-          emptyFolders: owner.newFolders,
-          tree: await this.#openTree(state.root),
-          journals: this.#journals,
-          changes,
-          bytesOf: (sha256) => this.#deps.artefacts.get(sha256),
-        });
+        const tree = await this.#openTree(state.root);
+        // Put back by the person, as git can: there is nothing to write, and so it is undone.
+        applied =
+          (await standing(tree, changes)) === 'old'
+            ? { state: 'applied', newFolders: [] }
+            : await applyChanges({
+                id,
+                purpose: 'undo',
+                emptyFolders: owner.newFolders,
+                tree,
+                journals: this.#journals,
+                changes: reversed(changes),
+                bytesOf: (sha256) => this.#deps.artefacts.get(sha256),
+              });
       } catch (error) {
         this.#observe(session, id, 'undo_refused', error);
         throw error;
@@ -180,10 +190,17 @@ export class ReviewDesk {
     });
   }
 
-  /** After a crash: journals are finished or undone by looking at the files, then the record says what was seen. */
-  async reconcile(): Promise<void> {
+  /**
+   * After a crash, and whenever somebody looks: journals are finished or undone by looking at the files, then the record
+   * says what was seen. What can't be looked at stays as it is: nothing is said of files that nobody saw.
+   */
+  reconcile(): Promise<void> {
+    return this.#inTurn(() => this.#reconcile());
+  }
+
+  async #reconcile(): Promise<void> {
     const { sessions, log, artefacts } = this.#deps;
-    const recovered = await recoverIntegrations({
+    const { recovered, left } = await recoverIntegrations({
       journals: this.#journals,
       openTree: (root) => this.#openTree(root),
       bytesOf: (sha256) => artefacts.get(sha256),
@@ -196,34 +213,27 @@ export class ReviewDesk {
     });
     for (const entry of recovered) log('info', 'an integration was recovered', { ...entry });
     for (const session of sessions.open()) {
-      for (const candidate of sessions.get(session).candidates) {
-        const changes = changesOf(candidate.files);
-        for (const { id } of candidate.integrations.filter((i) => i.state === 'intended')) {
-          const place = await this.#look(sessions.get(session).root, changes);
-          const state = place === 'new' ? 'integrated' : place === 'old' ? 'refused' : 'partial';
+      const { root, candidates } = sessions.get(session);
+      for (const { files, integrations, undoing } of candidates) {
+        const waiting = [...integrations.filter((i) => i.state === 'intended').map((i) => i.id), undoing];
+        for (const id of waiting) {
+          if (id === null || left.has(id)) continue;
+          const place = await this.#look(root, changesOf(files));
+          if (place === undefined) continue;
+          const state = id === undoing ? undoneAt[place] : integratedAt[place];
           sessions.execute(session, { kind: 'observe-integration', id, state, reason: 'interrupted', moved: [] });
-        }
-        if (candidate.undoing !== null) {
-          const place = await this.#look(sessions.get(session).root, changes);
-          const state = place === 'old' ? 'undone' : 'undo_refused';
-          sessions.execute(session, {
-            kind: 'observe-integration',
-            id: candidate.undoing,
-            state,
-            reason: 'interrupted',
-            moved: [],
-          });
         }
       }
     }
   }
 
-  async #look(root: string, changes: readonly FileChange[]): Promise<'old' | 'new' | 'between'> {
+  /** Undefined where the tree can't be opened: an unmounted disk, say. */
+  async #look(root: string, changes: readonly FileChange[]): Promise<Standing | undefined> {
     try {
       return await standing(await openTreeFiles(root), changes);
     } catch (error) {
       this.#deps.log('warn', 'a working tree cannot be looked at', { root, error: String(error) });
-      return 'between';
+      return undefined;
     }
   }
 

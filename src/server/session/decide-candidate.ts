@@ -1,6 +1,6 @@
 import type { CandidateDigest } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
-import type { DecisionView } from '../../protocol/views.ts';
+import type { DecisionView, IntegrationView } from '../../protocol/views.ts';
 import type { CandidateCommand } from './commands.ts';
 import { accept, refuse, wrong, type Decision } from './decision.ts';
 import { verdictOf, type SessionState } from './state.ts';
@@ -43,12 +43,9 @@ export function decideCandidate(state: SessionState, command: CandidateCommand):
         return refuse('WrongState', 'Only an accepted candidate can be integrated.', 'Accept the candidate first.');
       }
       const latest = candidate.integrations.at(-1);
-      if (
-        latest !== undefined &&
-        (latest.state === 'integrated' || latest.state === 'intended' || latest.state === 'partial')
-      ) {
+      // After a partial one somebody may have put the files back: the comparison of their bytes decides, not the record.
+      if (latest !== undefined && inTheTree.has(latest.state))
         return wrong(`The last integration of this candidate is ${latest.state}.`);
-      }
       return accept({
         type: 'integration.intended',
         data: {
@@ -107,6 +104,9 @@ export function decideCandidate(state: SessionState, command: CandidateCommand):
   }
 }
 
+/** States of an integration in which its bytes are in the working tree, or may be on their way. */
+const inTheTree: ReadonlySet<IntegrationView['state']> = new Set(['intended', 'integrated', 'undo_refused']);
+
 const noCandidate = (digest: CandidateDigest): Decision =>
   refuse(
     'NotFound',
@@ -133,6 +133,7 @@ function decideDecision(state: SessionState, decision: Omit<DecisionView, 'at'>)
       'Start another attempt.',
     );
   }
+  if (state.closed !== null) return wrong('The session is closed: its bytes may have been let go.');
   if (state.candidates.some((c) => c.decision?.kind === 'accept'))
     return wrong('Another candidate of this session has been accepted.');
   const run = state.verifications.find((v) => v.run === decision.verification);
@@ -141,6 +142,13 @@ function decideDecision(state: SessionState, decision: Omit<DecisionView, 'at'>)
       'NotVerified',
       'The acceptance names no finished verification of these bytes.',
       'Verify the candidate, then decide.',
+    );
+  }
+  if (state.verifications.some((v) => v.candidate === decision.candidate && v.state !== 'done')) {
+    return refuse(
+      'NotVerified',
+      'These bytes are being verified again.',
+      'Wait for the end of that verification, then decide.',
     );
   }
   const verdict = verdictOf(state, decision.candidate);

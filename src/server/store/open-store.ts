@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type Database from 'better-sqlite3';
 import { setImmediate as turn } from 'node:timers/promises';
+import { EscrowError } from '../../protocol/errors.ts';
 import { canonicalJson } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
 import { createArtefactStore } from './artefacts.ts';
@@ -169,6 +170,8 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
 
   const listeners = new Set<(events: readonly StoredEvent[]) => void>();
   let head = headRow.get()?.seq ?? 0;
+  /** Backups under way: what they copy stays where it is. */
+  let backups = 0;
   const undelivered: (readonly StoredEvent[])[] = [];
   let delivering = false;
   /** A listener may append itself: its events wait until everybody has heard of the earlier ones. */
@@ -354,6 +357,9 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
 
     async letGo(owners, event) {
       const list = JSON.stringify(owners);
+      if (event !== undefined && backups > 0) {
+        throw new EscrowError('WrongState', 'A backup is being made.', 'Let go of the bytes when it is done.');
+      }
       if (event === undefined) {
         const rows = soleOf.all(list, list);
         return { artefacts: rows.length, bytes: rows.reduce((sum, row) => sum + row.size, 0) };
@@ -368,7 +374,14 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     },
 
     previewBackup: () => previewBackup(db),
-    backUp: (folder) => backUp({ db, home, folder, now, homeId, nativeBinding: options.nativeBinding, point }),
+    async backUp(folder) {
+      backups += 1;
+      try {
+        return await backUp({ db, home, folder, now, homeId, nativeBinding: options.nativeBinding, point });
+      } finally {
+        backups -= 1;
+      }
+    },
 
     close() {
       if (!db.open) return;

@@ -83,8 +83,10 @@ describe('integration into a working tree', () => {
     const tree = await openTreeFiles(root);
     return applyChanges({ id, purpose: 'integrate', tree, journals, changes, bytesOf, ...more });
   }
-  const recover = (isOpen = true): Promise<readonly Recovered[]> =>
-    recoverIntegrations({ journals, openTree: openTreeFiles, bytesOf, isOpen: () => isOpen, log: () => undefined });
+  const recover = async (isOpen = true): Promise<readonly Recovered[]> => {
+    const deps = { journals, openTree: openTreeFiles, bytesOf, isOpen: () => isOpen, log: () => undefined };
+    return (await recoverIntegrations(deps)).recovered;
+  };
   /** Every file below the root with its bytes and whether it is executable; links and folders by kind. */
   async function tree(folder = root): Promise<Record<string, string>> {
     const found: Record<string, string> = {};
@@ -510,12 +512,44 @@ describe('integration into a working tree', () => {
       expect((await tree())['b']).toBe('1');
     });
 
-    it('does not touch the tree for a journal whose end is recorded', async () => {
+    it('takes away only its own temporary files for a journal whose end is recorded', async () => {
       await stopBeforeSecondReplacement();
-      const before = await tree();
+      const before = Object.entries(await tree());
+      const theirs = before.filter(([name]) => !path.basename(name).startsWith('.escrow-'));
+      expect(theirs.length).toBeLessThan(before.length);
       expect(await recover(false)).toEqual([]);
-      expect(await tree()).toEqual(before);
+      expect(Object.entries(await tree())).toEqual(theirs);
       expect(await journalsLeft()).toEqual([]);
+    });
+
+    it('keeps the journal of a tree that cannot be opened, and says that it is not at its end', async () => {
+      await stopBeforeSecondReplacement();
+      const away = { journals, bytesOf, isOpen: () => true, log: () => undefined };
+      const { recovered, left } = await recoverIntegrations({
+        ...away,
+        openTree: () => Promise.reject(new Error('not mounted')),
+      });
+      expect([recovered, [...left]]).toEqual([[], [id]]);
+      expect(await recover()).toMatchObject([{ state: 'applied' }]);
+      expect(await tree()).toEqual(done);
+    });
+
+    it('a journal that finds no room leaves nothing in the tree', async () => {
+      await start();
+      for (const nth of [1, 2]) {
+        let writes = 0;
+        const full: JournalStore = {
+          ...journals,
+          async write(journal) {
+            writes += 1;
+            if (writes === nth) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+            await journals.write(journal);
+          },
+        };
+        await expect(apply(changes(), { journals: full })).rejects.toMatchObject({ code: 'StorageFull' });
+        expect(await tree()).toEqual(old);
+        expect(await journalsLeft()).toEqual([]);
+      }
     });
 
     it('keeps a journal whose tree is not there, and one that cannot be read', async () => {

@@ -33,17 +33,21 @@ const file = {
 };
 
 /** A desk whose record refuses some commands; `recorded` has what it was asked for. */
-function deskWith(refuses: (command: Command) => boolean): { desk: ReviewDesk; recorded: Command[] } {
+function deskWith(
+  refuses: (command: Command) => boolean,
+  record: object = {},
+): { desk: ReviewDesk; recorded: Command[] } {
   const recorded: Command[] = [];
   const row = { id: 'int_0000000000', state: 'integrated' };
   const state = {
     root,
     contractDigest: 'c',
-    candidates: [{ digest: candidate, files: [file], integrations: [row], newFolders: [] }],
+    candidates: [{ digest: candidate, files: [file], integrations: [row], newFolders: [], undoing: null, ...record }],
   };
   const deps = {
     sessions: {
       get: () => state,
+      open: () => [session],
       execute: (_: SessionId, command: Command) => {
         recorded.push(command);
         if (refuses(command)) throw new EscrowError('StorageFull', 'full', 'Free some space.');
@@ -58,6 +62,8 @@ function deskWith(refuses: (command: Command) => boolean): { desk: ReviewDesk; r
   } as unknown as ReviewDeskDeps;
   return { desk: new ReviewDesk(deps), recorded };
 }
+/** A record that waits for the end of an integration and of an undo. */
+const open = { integrations: [{ id: 'int_0000000001', state: 'intended' }], undoing: 'int_0000000002' };
 const told = (commands: readonly Command[]) =>
   commands.flatMap((command) => (command.kind === 'observe-integration' ? [command.state] : []));
 
@@ -85,4 +91,29 @@ it('one that changed nothing is recorded as refused', async () => {
   const { desk, recorded } = deskWith(() => false);
   await expect(desk.integrate(session, candidate)).rejects.toMatchObject({ code: 'BaseChanged' });
   expect(told(recorded)).toEqual(['refused']);
+});
+
+it('an undo of what the person has put back already writes nothing and is undone', async () => {
+  const { desk, recorded } = deskWith(() => false);
+  await desk.undo(session, 'int_0000000000' as never);
+  expect(await readFile(path.join(root, 'a.txt'), 'utf8')).toBe('old');
+  expect(told(recorded)).toEqual(['undone']);
+});
+
+it.each([
+  ['old', ['refused', 'undone']],
+  ['new', ['integrated', 'undo_refused']],
+  ['of somebody else', ['partial', 'undo_refused']],
+])('after a crash the record says where the files stand: %s', async (bytes, states) => {
+  await writeFile(path.join(root, 'a.txt'), bytes);
+  const { desk, recorded } = deskWith(() => false, open);
+  await desk.reconcile();
+  expect(told(recorded)).toEqual(states);
+});
+
+it('of a tree that is not there, nothing is said', async () => {
+  await rm(root, { recursive: true });
+  const { desk, recorded } = deskWith(() => false, open);
+  await desk.reconcile();
+  expect(recorded).toEqual([]);
 });

@@ -434,6 +434,16 @@ describe('verification and decision', () => {
     });
   });
 
+  it('accepts nothing while the same bytes are being verified again, nor in a closed session', () => {
+    const again = verified('passed').do({ kind: 'request-verification', run: ids.run2, candidate: ids.candidate });
+    expect(again.ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
+    again.do({ kind: 'start-verification', run: ids.run2 });
+    expect(again.ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
+    again.do({ kind: 'finish-verification', run: ids.run2, result: 'passed', reasons: [], checks: [] });
+    expect(again.ask(acceptance).ok).toBe(true);
+    expect(verified('passed').do(commands.close).ask(acceptance)).toMatchObject({ ok: false });
+  });
+
   it('decides once', () => {
     const history = verified('passed').do(acceptance);
     expect(history.ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'AlreadyDecided' } });
@@ -445,7 +455,9 @@ describe('verification and decision', () => {
     const intend: Command = { kind: 'intend-integration', id, candidate: ids.candidate, unsaved: 'none' };
     expect(verified('passed').ask(intend).ok).toBe(false);
     const history = verified('passed').do(acceptance, intend);
-    const observe = (state: 'integrated' | 'undone'): Command => ({
+    const observe = (
+      state: 'integrated' | 'undone' | 'undo_refused' | 'partial',
+    ): Extract<Command, { kind: 'observe-integration' }> => ({
       kind: 'observe-integration',
       id,
       state,
@@ -455,7 +467,12 @@ describe('verification and decision', () => {
     expect(history.ask(observe('undone'))).toMatchObject({ ok: false, refusal: { code: 'NotIntegrated' } });
     history.do(observe('integrated'));
     expect(history.ask(intend).ok).toBe(false);
+    const again = { ...intend, id: 'int_0000000000000000bbbb' as never };
+    history.do(observe('undo_refused'));
+    expect(history.ask(again).ok).toBe(false);
     history.do(observe('undone'));
-    expect(history.ask({ ...intend, id: 'int_0000000000000000bbbb' as never }).ok).toBe(true);
+    expect(history.ask(again).ok).toBe(true);
+    // Where files were left in between, their bytes decide whether it can be tried again, not the record.
+    expect(history.do(again, { ...observe('partial'), id: again.id }).ask(intend).ok).toBe(true);
   });
 });

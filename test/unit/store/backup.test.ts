@@ -47,6 +47,18 @@ describe('a backup', () => {
     store.append('a', 1, [{ type: 'later', data: {} }]);
   });
 
+  test('loses no bytes to a retention that comes while it is made', async () => {
+    const store = open();
+    const { sha256 } = await put(store, 'bytes');
+    const event = { type: 'retention.applied', data: {} };
+    const folder = path.join(outside, 'b');
+    const backup = store.backUp(folder);
+    await expect(store.letGo(['o'], event)).rejects.toMatchObject({ code: 'WrongState' });
+    await backup;
+    expect(readFileSync(artefactFile(folder, sha256), 'utf8')).toBe('bytes');
+    expect(await store.letGo(['o'], event)).toEqual({ artefacts: 1, bytes: 5 });
+  });
+
   test('goes into no folder that holds something', async () => {
     writeFileSync(path.join(outside, 'mine'), 'x');
     await expect(open().backUp(outside)).rejects.toMatchObject({ code: 'UnsafePath' });
