@@ -76,8 +76,7 @@ export async function exchange<L>(
   const { timing } = options;
   const inner = new AbortController();
   const signal = AbortSignal.any([options.signal, inner.signal]);
-  const received: Uint8Array[] = [];
-  const hash = createHash('sha256');
+  const received = new Received();
   let answered = false;
   let refused = false;
 
@@ -87,7 +86,7 @@ export async function exchange<L>(
   const stall = watchStall(timing.stallMs, options.monotonic, (fault) => {
     inner.abort(fault);
   });
-  const raw = (): Uint8Array | null => (answered ? Buffer.concat(received) : null);
+  const raw = (): Uint8Array | null => (answered ? received.bytes() : null);
   try {
     const reply = await http.send('POST', options.path, body, signal);
     answered = true;
@@ -118,7 +117,6 @@ export async function exchange<L>(
     );
     await readEach(reply.body, (chunk) => {
       received.push(chunk);
-      hash.update(chunk);
       // Only a whole line is a sign of life.
       if (!lines.push(chunk)) return;
       first.stop();
@@ -128,8 +126,8 @@ export async function exchange<L>(
     return {
       ok: true,
       answer: reader.end(),
-      raw: Buffer.concat(received),
-      rawDigest: hash.digest('hex') as Sha256,
+      raw: received.bytes(),
+      rawDigest: received.digest(),
     };
   } catch (error) {
     const fault = options.signal.aborted
@@ -151,6 +149,39 @@ export async function exchange<L>(
     first.stop();
     // Closes the connection where the stream was not read to its end; without effect where it was.
     inner.abort(new Fault('cancelled', 'closed', 'the exchange is over'));
+  }
+}
+
+/** Bytes that are hashed together: few enough that little is left to do at the end, many enough to cost nothing a token. */
+const hashedBytes = 16_384;
+
+/** What came of an answer so far, with its digest taken while it comes. */
+class Received {
+  readonly #pieces: Uint8Array[] = [];
+  readonly #hash = createHash('sha256');
+  #hashed = 0;
+  #waiting = 0;
+
+  push(piece: Uint8Array): void {
+    this.#pieces.push(piece);
+    this.#waiting += piece.length;
+    if (this.#waiting >= hashedBytes) this.#take();
+  }
+
+  bytes(): Uint8Array {
+    return Buffer.concat(this.#pieces);
+  }
+
+  /** Once, at the end. */
+  digest(): Sha256 {
+    this.#take();
+    return this.#hash.digest('hex') as Sha256;
+  }
+
+  #take(): void {
+    this.#hash.update(Buffer.concat(this.#pieces.slice(this.#hashed)));
+    this.#hashed = this.#pieces.length;
+    this.#waiting = 0;
   }
 }
 

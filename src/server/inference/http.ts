@@ -139,16 +139,14 @@ export async function readAll(body: IncomingMessage, limit: number): Promise<Uin
 }
 
 /**
- * Gives a body as it comes, all that has come at once as one piece: an engine that is faster than its reader sends a token
- * in a chunk of its own, and each would cost what a piece costs. Resolves at its end; throws what `take` throws (the
- * connection is closed then), or an error where the body was cut.
+ * Gives each piece of a body as it comes, at once: an iteration would cost some turns of the event loop for each token.
+ * Resolves at its end; throws what `take` throws (the connection is closed then), or an error where the body was cut.
  */
 export async function readEach(body: IncomingMessage, take: (piece: Buffer) => void): Promise<void> {
   await new Promise<void>((resolve, reject) => {
-    body.on('readable', () => {
+    body.on('data', (piece: Buffer) => {
       try {
-        for (let piece = body.read() as Buffer | null; piece !== null; piece = body.read() as Buffer | null)
-          take(piece);
+        take(piece);
       } catch (error) {
         reject(error);
         body.destroy();

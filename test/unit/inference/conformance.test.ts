@@ -1,4 +1,4 @@
-import { describe, test } from 'vitest';
+import { describe, test, vi } from 'vitest';
 import { describeEngine } from '../../fixtures/engine-conformance.ts';
 import {
   completionsSubject,
@@ -9,6 +9,9 @@ import {
 } from '../../fixtures/engine-subjects.ts';
 import { findLlamaServer } from '../../fixtures/llama-server.ts';
 import { findOllama } from '../../fixtures/real-ollama.ts';
+
+// Real engines load a model for each test.
+vi.setConfig({ testTimeout: 120_000 });
 
 describeEngine(ollamaSubject);
 describeEngine(completionsSubject);
