@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { closestWord } from '../protocol/closest-word.ts';
 import { UsageError, type ExitCode } from './exit-code.ts';
 import type { KernelAccess } from './kernel-access.ts';
 import type { Output } from './output.ts';
@@ -7,13 +8,15 @@ interface OptionSpec {
   readonly type: 'boolean' | 'string';
   /** The name of the value in the usage line; for `string` options. */
   readonly value?: string;
+  /** May be given more than once; for `string` options. */
+  readonly multiple?: boolean;
   readonly help: string;
 }
 
 /** What a command gets. `interrupted` aborts at Ctrl-C; a command that started something settles it. */
 export interface Invocation {
   readonly args: readonly string[];
-  readonly flags: Readonly<Record<string, string | boolean | undefined>>;
+  readonly flags: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
   readonly out: Output;
   readonly kernel: KernelAccess;
   readonly interrupted: AbortSignal;
@@ -57,12 +60,12 @@ export function parse(command: Command, argv: readonly string[]): Pick<Invocatio
     const { values, positionals } = parseArgs({
       args: [...argv],
       options: Object.fromEntries(
-        Object.entries(optionsOf(command)).map(([name, spec]) => [name, { type: spec.type }]),
+        Object.entries(optionsOf(command)).map(([name, { type, multiple = false }]) => [name, { type, multiple }]),
       ),
       allowPositionals: true,
       strict: true,
     });
-    const flags = values as Record<string, string | boolean | undefined>;
+    const flags = values as Record<string, string | boolean | string[] | undefined>;
     const { min, max } = arity(command.args);
     if (flags['help'] !== true && (positionals.length < min || positionals.length > max)) {
       throw new UsageError(
@@ -72,8 +75,17 @@ export function parse(command: Command, argv: readonly string[]): Pick<Invocatio
     return { args: positionals, flags };
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    throw new UsageError(unknownOption(command, error) ?? (error instanceof Error ? error.message : String(error)));
   }
+}
+
+/** Node's own words for an unknown option speak of `--`; ours of the option that was most likely meant. */
+function unknownOption(command: Command, error: unknown): string | undefined {
+  if ((error as NodeJS.ErrnoException).code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return undefined;
+  const option = /'(--?[^']*)'/.exec((error as Error).message)?.[1];
+  if (option === undefined) return undefined;
+  const near = closestWord(option.replace(/^-+/, ''), Object.keys(optionsOf(command)));
+  return `there is no option ${option}${near === undefined ? '' : `; did you mean --${near}?`}`;
 }
 
 /** The longest path in the table that the words begin with, and how many words it took. */
@@ -91,6 +103,12 @@ export function find(
 export function text(invocation: Invocation, name: string): string | undefined {
   const value = invocation.flags[name];
   return typeof value === 'string' ? value : undefined;
+}
+
+/** Every value of an option that may be given more than once. */
+export function texts(invocation: Invocation, name: string): readonly string[] {
+  const value = invocation.flags[name];
+  return typeof value === 'object' ? value : [];
 }
 
 /** Whether a boolean option was given. */

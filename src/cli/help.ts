@@ -56,17 +56,23 @@ export function commandHelp(command: Command): string[] {
   ];
 }
 
-/** The overview, or that of one group (`escrow session`). */
+/** The overview, or that of one group (`escrow session`): a paragraph for each group of commands. */
 export function overview(commands: readonly Command[], version: string): string[] {
-  const rows = commands.map((command) => [usage(command).slice('escrow '.length), command.summary] as const);
-  const width = Math.max(...rows.map(([left]) => left.length)) + 4;
+  const name = (command: Command): string => usage(command).slice('escrow '.length);
+  const width = Math.max(...commands.map((command) => name(command).length)) + 4;
+  const groups = [...Map.groupBy(commands, ({ path }) => path[0]).entries()];
+  const [only] = groups;
+  const whose = groups.length === 1 && only?.[0] !== undefined ? `${only[0]} ` : '';
   return [
-    `Escrow ${version}: a local model attempts a small change in a container it cannot leave; you decide on the exact bytes.`,
+    `Escrow ${version}: a local model attempts a small change in a container it cannot leave;`,
+    'you decide on the exact bytes.',
     '',
-    'Usage: escrow COMMAND [options]',
+    `Usage: escrow ${whose}COMMAND [options]`,
     '',
-    ...rows.map(([left, summary]) => `  ${left}`.padEnd(width) + summary),
-    '',
+    ...groups.flatMap(([, members]) => [
+      ...members.flatMap((command) => wrap(command.summary, ' '.repeat(width), `  ${name(command)}`.padEnd(width))),
+      '',
+    ]),
     'Every command takes --json and --help. SESSION and CANDIDATE may be shortened to a unique beginning;',
     '"last" names the newest session. State lives in one folder per user; ESCROW_HOME names another.',
     '',

@@ -7,7 +7,7 @@ const checkId = z.string().regex(/^[a-z0-9][a-z0-9-]{0,39}$/, 'lower-case letter
 const env = z.record(
   z
     .string()
-    .regex(/^[A-Z][A-Z0-9_]{0,63}$/)
+    .regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'a variable is named in capitals, digits and underscores, at most 64')
     .refine((n) => !/^(LD_|NODE_OPTIONS$|PYTHON(PATH|STARTUP|HOME|INSPECT)$|GIT_|PATH$|HOME$|BASH_ENV$|ENV$)/.test(n), {
       error: 'this variable is set by the sandbox and cannot be chosen',
     }),

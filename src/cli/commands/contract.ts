@@ -1,10 +1,14 @@
-import { readFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { promisify } from 'node:util';
+import { contractFileName, contractText, splitCommand } from '../../client/contract-text.ts';
+import { hintFiles, projectHints } from '../../client/project-hints.ts';
 import type { ContractDiagnostic, ContractView } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { ContractDigest } from '../../protocol/primitives.ts';
-import type { Command, Invocation } from '../command.ts';
-import { exitCodes } from '../exit-code.ts';
+import { text as option, texts, type Command, type Invocation } from '../command.ts';
+import { exitCodes, UsageError } from '../exit-code.ts';
 import { baselineLines, short } from '../format.ts';
 import type { KernelLink } from '../kernel-access.ts';
 import { styled, type Output } from '../output.ts';
@@ -33,7 +37,8 @@ function printDiagnostics(out: Output, file: string, text: string, diagnostics: 
 /** Reads the file here, so that a missing or unreadable one is named as the person named it. */
 async function readContract(file: string): Promise<string> {
   try {
-    return await readFile(file, 'utf8');
+    // As the Kernel counts: without a byte-order mark.
+    return (await readFile(file, 'utf8')).replace(/^\uFEFF/, '');
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
     throw new EscrowError(
@@ -80,6 +85,99 @@ function printContract(out: Output, view: ContractView): void {
   );
   out.line('baseline   ', view.baseline === null ? 'not run yet' : view.baseline.result.replaceAll('-', ' '));
 }
+
+/**
+ * The repository of the folder that this process is in, and the files that git tracks there: paths of a contract are
+ * relative to it.
+ */
+async function repositoryHere(): Promise<{ readonly root: string; readonly tracked: readonly string[] }> {
+  const git = async (...args: readonly string[]): Promise<string> =>
+    (await promisify(execFile)('git', args, { timeout: 10_000, maxBuffer: 64 * 1024 * 1024 })).stdout;
+  try {
+    const root = path.resolve((await git('rev-parse', '--show-toplevel')).replace(/\r?\n$/, ''));
+    const tracked = await git('-C', root, '-c', 'core.fsmonitor=false', 'ls-files', '-z');
+    return { root, tracked: tracked.split('\0').filter(Boolean) };
+  } catch (error) {
+    const missing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    throw new EscrowError(
+      'NotAGitRepository',
+      missing ? 'git was not found' : `git finds no repository in ${process.cwd()}`,
+      missing
+        ? 'Install git and make sure that it is on the PATH.'
+        : 'Go to the folder of your project, or make it a repository with `git init`.',
+      { path: process.cwd() },
+    );
+  }
+}
+
+const create: Command = {
+  path: ['contract', 'new'],
+  summary: 'Write a new contract file for the repository of this folder.',
+  args: '[FILE]',
+  options: {
+    title: { type: 'string', value: 'TEXT', help: 'One line that names the change.' },
+    instruction: { type: 'string', value: 'TEXT', help: 'What to change and what must stay.' },
+    writable: {
+      type: 'string',
+      value: 'PATH',
+      multiple: true,
+      help: 'A file that may change, relative to the repository. May be given more than once.',
+    },
+    check: {
+      type: 'string',
+      value: 'COMMAND',
+      help: 'The command that fails now and must pass afterwards, in quotes. No shell reads it.',
+    },
+  },
+  details: [
+    'What is not given stays empty in the file, for you to fill in; contract check names what is missing. Without --check, the usual way to run the tests of the repository is proposed, with the lock files that its packages come from. FILE is named after the title where it is left out, and never written over.',
+  ],
+  exits: { 1: 'the file is there already', 2: 'this folder is in no git repository' },
+  async run(invocation) {
+    const { out, args } = invocation;
+    const title = option(invocation, 'title') ?? '';
+    const file = path.resolve(args[0] ?? contractFileName(title));
+    if (!file.endsWith('.contract.jsonc')) throw new UsageError('the name of a contract ends in .contract.jsonc');
+    const typed = option(invocation, 'check');
+    const words = typed === undefined ? [] : splitCommand(typed);
+    if (words === null) throw new UsageError('a quote in --check stays open');
+    const { root, tracked } = await repositoryHere();
+    const found = new Map<string, string>();
+    for (const name of hintFiles) {
+      const text = await readFile(path.join(root, name), 'utf8').catch(() => undefined);
+      if (text !== undefined) found.set(name, text);
+    }
+    const hints = projectHints((name) => found.get(name), tracked);
+    const text = contractText({
+      title,
+      instruction: option(invocation, 'instruction') ?? '',
+      writable: texts(invocation, 'writable'),
+      check: typed === undefined ? hints.check : words,
+      hints,
+    });
+    try {
+      await writeFile(file, text, { flag: 'wx' });
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
+      if (code === 'EEXIST') {
+        out.note(styled('red', 'error: '), `${file} is there already, and was left as it is`);
+        out.note('→ ', 'Name another file: escrow contract new FILE');
+        out.value({ path: file, written: false });
+        return exitCodes.failed;
+      }
+      throw new EscrowError(
+        'NotFound',
+        `${file} cannot be written (${code})`,
+        'Name a file in a folder that you may write.',
+      );
+    }
+    const shown = path.relative(process.cwd(), file);
+    out.line(styled('green', 'written'), ` · ${shown}`);
+    out.line('→ ', `Fill in what is empty, then: escrow contract check ${shown}`);
+    out.value({ path: file, written: true, check: hints.check, npm: hints.npm, python: hints.python });
+    return exitCodes.ok;
+  },
+};
 
 const check: Command = {
   path: ['contract', 'check'],
@@ -153,4 +251,4 @@ const baseline: Command = {
   },
 };
 
-export const contractCommands: readonly Command[] = [check, freeze, baseline];
+export const contractCommands: readonly Command[] = [create, check, freeze, baseline];

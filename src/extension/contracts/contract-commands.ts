@@ -9,7 +9,7 @@ import { isRow } from '../tree-argument.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
-import { contractFileName, contractText, splitCommand } from './contract-template.ts';
+import { contractFileName, contractText, splitCommand } from '../../client/contract-text.ts';
 
 const skipped = '**/{node_modules,.git,dist,.venv}/**';
 

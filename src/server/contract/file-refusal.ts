@@ -1,6 +1,6 @@
 import { parseRelPath } from '../../protocol/paths.ts';
 import { looksSecret } from '../../protocol/sensitive-paths.ts';
-import { closestWord } from './closest-word.ts';
+import { closestWord } from '../../protocol/closest-word.ts';
 import type { TrackedFile } from './git-files.ts';
 import type { TreeEntry, TreeFileFault } from './read-tree-file.ts';
 import { shownPath } from './shown-path.ts';

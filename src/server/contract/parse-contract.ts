@@ -3,7 +3,7 @@ import type { JSONPath, Node, ParseError } from 'jsonc-parser';
 import type * as z from 'zod';
 import { ContractSource } from '../../protocol/contract.ts';
 import type { ContractDiagnostic } from '../../protocol/contract.ts';
-import { closestWord } from './closest-word.ts';
+import { closestWord } from '../../protocol/closest-word.ts';
 
 /** Longest contract text in UTF-16 code units: the bound of `contract/check`. */
 export const maxContractText = 1_000_000;
@@ -196,9 +196,42 @@ function issueDiagnostics(issue: Issue, base: JSONPath, tree: Node, locate: Loca
     const name = String(path.at(-1) ?? 'value');
     return [{ severity: 'error', code: 'missing', message: `"${name}" is missing.`, ...at }];
   }
-  return [
-    { severity: 'error', code: `schema-${issue.code.replaceAll('_', '-')}`, message: sentence(issue.message), ...at },
-  ];
+  const message = schemaMessage(issue, path) ?? sentence(issue.message);
+  return [{ severity: 'error', code: `schema-${issue.code.replaceAll('_', '-')}`, message, ...at }];
+}
+
+const typeWords: Readonly<Record<string, string>> = {
+  string: 'text in double quotes',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list, in [ ]',
+  object: 'members in { }',
+  record: 'members in { }',
+};
+
+/** The schema's complaint in the words of a contract; undefined where the schema's own words are ours already. */
+function schemaMessage(issue: Issue, path: JSONPath): string | undefined {
+  const name = [...path].reverse().find((segment) => typeof segment === 'string');
+  const what =
+    name === undefined ? 'The contract' : typeof path.at(-1) === 'number' ? `An entry of "${name}"` : `"${name}"`;
+  switch (issue.code) {
+    case 'invalid_type':
+      return `${what} must be ${typeWords[issue.expected] ?? issue.expected}.`;
+    case 'too_small':
+      if (issue.origin === 'string' || issue.origin === 'array') return `${what} is empty.`;
+      return `${what} must be at least ${issue.minimum}.`;
+    case 'too_big':
+      if (issue.origin === 'string') return `${what} has more than ${issue.maximum} characters.`;
+      if (issue.origin === 'array') return `${what} has more than ${issue.maximum} entries.`;
+      return `${what} must be at most ${issue.maximum}.`;
+    case 'invalid_value':
+      return `${what} must be ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}.`;
+    case 'invalid_format':
+      return issue.message.startsWith('Invalid string') ? undefined : `${what}: ${issue.message}.`;
+    default:
+      return undefined;
+  }
 }
 
 function sentence(text: string): string {

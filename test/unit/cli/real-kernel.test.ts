@@ -54,6 +54,25 @@ describe('the built command line and Kernel', () => {
     expect(second.value).toMatchObject({ epoch: 2 });
   });
 
+  it('writes a new contract that says by itself what is missing, and writes over none', async () => {
+    const made = await cli('contract', 'new', '--title', 'Whole cents', '--writable', 'src/usage.py');
+    const file = path.join(repo.root, 'whole-cents.contract.jsonc');
+    expect(made).toMatchObject({ code: 0, value: { path: file, check: ['python3', '-m', 'unittest', '-v'] } });
+    const checked = await cli('contract', 'check', file);
+    expect(checked).toMatchObject({
+      code: 1,
+      value: { errors: 1, diagnostics: [{ message: '"instruction" is empty.' }] },
+    });
+    expect(await cli('contract', 'new', file)).toMatchObject({ code: 1, value: { path: file, written: false } });
+    expect((await cli('contract', 'new', path.join(home, 'nowhere', 'x.contract.jsonc'))).code).toBe(2);
+    expect(errorOf(await escrow(['contract', 'new'], { cwd: home, home }))).toMatchObject({
+      code: 'NotAGitRepository',
+    });
+    const whole = ['--instruction', 'Keep cents.', '--check', 'python3 -m unittest tests.test_usage'];
+    await cli('contract', 'new', 'b.contract.jsonc', '--title', 'b', '--writable', 'src/usage.py', ...whole);
+    expect(await cli('contract', 'check', 'b.contract.jsonc')).toMatchObject({ code: 0, value: { errors: 0 } });
+  });
+
   it('ends a second Kernel process by name, without touching the first', async () => {
     const { pid } = (await cli('kernel', 'start')).value as { pid: number };
     const second = spawn(process.execPath, [path.join(dist, 'kernel.cjs')], {

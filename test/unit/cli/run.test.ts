@@ -68,9 +68,14 @@ describe('command line', () => {
   );
 
   it.each([
-    ['an unknown command', ['fly'], 'there is no command "fly"'],
-    ['an unknown verb', ['session', 'fly'], 'there is no command "session fly"'],
-    ['an unknown option', ['doctor', '--fly'], "Unknown option '--fly'"],
+    ['an unknown command', ['fly'], 'there is no command "fly"\n'],
+    ['an unknown verb', ['session', 'fly'], 'there is no command "session fly"\n'],
+    ['a mistyped verb', ['session', 'lsit'], 'did you mean "session list"?'],
+    ['a mistyped command', ['contrat', 'check', 'x'], 'did you mean "contract check"?'],
+    ['an unknown option', ['doctor', '--fly'], 'there is no option --fly\n'],
+    ['a mistyped option', ['session', 'list', '--limt', '3'], 'there is no option --limt; did you mean --limit?'],
+    ['a new contract of another name', ['contract', 'new', 'x.json'], 'ends in .contract.jsonc'],
+    ['a command with an open quote', ['contract', 'new', '--check', 'a "b'], 'a quote in --check stays open'],
     ['a missing argument', ['contract', 'check'], 'an argument is missing'],
     ['an argument too many', ['doctor', 'now'], 'too many arguments: now'],
     ['a missing model', ['session', 'start', 'x.contract.jsonc'], '--model is missing'],
@@ -86,6 +91,15 @@ describe('command line', () => {
     expect(stdout).toBe('');
     expect(stderr).toContain(message);
     expect(stderr).toContain('→ ');
+  });
+
+  it('takes the options of every command also before its name, and answers a missing verb in JSON too', async () => {
+    const help = await run(['--help', 'kernel', 'log']);
+    expect(help.code).toBe(0);
+    expect(help.stdout).toContain('Usage: escrow kernel log');
+    const { code, stdout } = await run(['--json', 'contract']);
+    expect(code).toBe(2);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'Usage', next: 'escrow contract --help' } });
   });
 
   it('names an unreadable contract and what to do, before any Kernel is asked', async () => {

@@ -1,3 +1,5 @@
+import type { ProjectHints } from './project-hints.ts';
+
 /** What a person said about a new contract; the rest has defaults. */
 export interface NewContract {
   readonly title: string;
@@ -6,23 +8,45 @@ export interface NewContract {
   readonly writable: readonly string[];
   /** The exact program and arguments of the check that must fail now and pass afterwards. */
   readonly check: readonly string[];
+  /** What the repository says about how its checks are run; nothing of it where that is not known. */
+  readonly hints?: Pick<ProjectHints, 'scratch' | 'npm' | 'python'> | undefined;
 }
 
-/** The text of a short contract file, with a comment on what can be added. Ends with a line end. */
+/**
+ * The text of a short contract file, with a comment on what can be added. Ends with a line end. What a person left empty
+ * stays empty: a check of the file names it.
+ */
 export function contractText(contract: NewContract): string {
   const json = (value: unknown): string => JSON.stringify(value);
   const list = (values: readonly string[]): string => `[${values.map(json).join(', ')}]`;
+  const { scratch = [], npm = null, python = null } = contract.hints ?? {};
+  const locks = [
+    ...(npm === null ? [] : [`"npm": ${json(npm)}`]),
+    ...(python === null ? [] : [`"python": ${json(python)}`]),
+  ];
+  const more = [
+    ...(scratch.length === 0
+      ? []
+      : [`  // Folders that the checks write to; never collected.`, `  "scratch": ${list(scratch)},`]),
+    ...(locks.length === 0
+      ? []
+      : [
+          `  // The packages that the checks need, from lock files; prepared once, after your yes.`,
+          `  "image": { "dependencies": { ${locks.join(', ')} } },`,
+        ]),
+  ];
   return `{
   "title": ${json(contract.title)},
+  // The model reads exactly this: what to change, and what must stay.
   "instruction": ${json(contract.instruction)},
   // The only files that may change, each named exactly.
   "writable": ${list(contract.writable)},
   "acceptance": [
     // It must fail on the files as they are: a check that can't tell broken from fixed stops the contract.
-    { "id": "fixed", "argv": ${list(contract.check)}, "baseline": "fail" }
+    { "id": "fixed", "argv": ${list(contract.check)}, "baseline": "fail" },
     // Add checks of what must stay, with "baseline": "pass".
-  ]
-}
+  ],
+${more.map((line) => `${line}\n`).join('')}}
 `;
 }
 

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { closestWord } from '../../../src/server/contract/closest-word.ts';
+import { closestWord } from '../../../src/protocol/closest-word.ts';
 
 /** Changes between two words by the definition, every cell filled in. */
 function distance(a: string, b: string): number {

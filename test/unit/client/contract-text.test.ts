@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { parse, type ParseError } from 'jsonc-parser';
 import { describe, expect, test } from 'vitest';
 import { ContractSource } from '../../../src/protocol/contract.ts';
-import { contractFileName, contractText, splitCommand } from '../../../src/extension/contracts/contract-template.ts';
+import { contractFileName, contractText, splitCommand } from '../../../src/client/contract-text.ts';
 
 describe('splitCommand', () => {
   test.each([
@@ -35,13 +35,16 @@ test('whatever a person types becomes a contract that the schema takes', () => {
         instruction: instruction.trim(),
         writable: ['src/a.py'],
         check,
+        hints: { scratch: ['.pytest_cache'], npm: 'package-lock.json', python: 'requirements.lock' },
       });
       const errors: ParseError[] = [];
-      const value: unknown = parse(text, errors);
+      const value: unknown = parse(text, errors, { allowTrailingComma: true });
       expect(errors).toEqual([]);
       const parsed = ContractSource.safeParse(value);
       expect(parsed.success, JSON.stringify(parsed.error)).toBe(true);
       expect(parsed.data?.acceptance[0]?.argv).toEqual(check);
+      expect(parsed.data?.scratch).toEqual(['.pytest_cache']);
+      expect(parsed.data?.image.dependencies?.npm).toBe('package-lock.json');
     }),
   );
 });
