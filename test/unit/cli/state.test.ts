@@ -12,6 +12,8 @@ import { fillStore } from '../../fixtures/session-crowd.ts';
 
 let home: string;
 let outside: string;
+/** Events that the home begins with. */
+let events: number;
 const cli = (...args: readonly string[]): Promise<CliResult> => escrow(args, { cwd: outside, home });
 const errorCode = (result: CliResult): string => (result.value as { error: { code: string } }).error.code;
 
@@ -19,7 +21,7 @@ beforeEach(async () => {
   home = await makeHome();
   outside = await mkdtemp(path.join(os.tmpdir(), 'escrow-backups-'));
   const store = openStore({ home, now: () => Date.now() - 90 * 86_400_000 });
-  fillStore(store, { sessions: 3, events: 60 });
+  events = fillStore(store, { sessions: 3, events: 60 });
   await store.artefacts.put(Buffer.from('bytes'), 'contract:x');
   store.close();
 });
@@ -30,11 +32,11 @@ afterEach(async () => {
 });
 
 it('a backup is announced, made, verified and brought back; what was there is kept', { timeout: 60_000 }, async () => {
-  expect(await cli('kernel', 'verify')).toMatchObject({ code: 0, value: { whole: true, events: 60, artefacts: 1 } });
-  expect(await cli('kernel', 'backup')).toMatchObject({ code: 0, value: { folder: null, events: 60, artefacts: 1 } });
+  expect(await cli('kernel', 'verify')).toMatchObject({ code: 0, value: { whole: true, events, artefacts: 1 } });
+  expect(await cli('kernel', 'backup')).toMatchObject({ code: 0, value: { folder: null, events, artefacts: 1 } });
   const folder = path.join(outside, 'b');
   expect(existsSync(folder)).toBe(false);
-  expect(await cli('kernel', 'backup', folder)).toMatchObject({ code: 0, value: { folder, events: 60 } });
+  expect(await cli('kernel', 'backup', folder)).toMatchObject({ code: 0, value: { folder, events } });
   // While a Kernel runs, and without a yes, nothing is replaced.
   expect((await cli('kernel', 'restore', folder)).code).toBe(2);
   const busy = await cli('kernel', 'restore', folder, '--yes');
@@ -42,9 +44,9 @@ it('a backup is announced, made, verified and brought back; what was there is ke
   await cli('kernel', 'stop');
 
   const restored = await cli('kernel', 'restore', folder, '--yes');
-  expect(restored).toMatchObject({ code: 0, value: { events: 60, artefacts: 1 } });
+  expect(restored).toMatchObject({ code: 0, value: { events, artefacts: 1 } });
   expect(readdirSync((restored.value as { former: string }).former)).toContain('escrow.db');
-  expect(await cli('kernel', 'verify')).toMatchObject({ code: 0, value: { whole: true, events: 60 } });
+  expect(await cli('kernel', 'verify')).toMatchObject({ code: 0, value: { whole: true, events } });
   const status = (await cli('kernel', 'status')).value as { epoch: number };
   expect(status.epoch).toBeGreaterThan(2);
   const missing = await cli('kernel', 'restore', path.join(outside, 'none'), '--yes');
