@@ -1,6 +1,7 @@
 import * as vscode from 'vscode';
 import type { AwaySummary } from '../protocol/views.ts';
 import { views } from './ids.ts';
+import { offer } from './messages.ts';
 import { outcomeWords, triggerWords } from './trees/words.ts';
 import { visible } from './visible-text.ts';
 
@@ -24,13 +25,8 @@ export async function tellAway(summary: AwaySummary): Promise<void> {
           summary.items.length,
           what(first),
         );
-  const show = vscode.l10n.t('Show Sessions');
-  const answer =
-    pending > 0
-      ? await vscode.window.showWarningMessage(
-          `${text} ${vscode.l10n.t('{0} could not be confirmed as stopped.', pending)}`,
-          show,
-        )
-      : await vscode.window.showInformationMessage(text, show);
-  if (answer === show) await vscode.commands.executeCommand(`${views.sessions}.focus`);
+  const more = pending > 0 ? ` ${vscode.l10n.t('{0} could not be confirmed as stopped.', pending)}` : '';
+  const severity = pending > 0 ? 'warning' : 'information';
+  if (await offer(severity, `${text}${more}`, vscode.l10n.t('Show Sessions')))
+    await vscode.commands.executeCommand(`${views.sessions}.focus`);
 }

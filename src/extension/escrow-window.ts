@@ -8,15 +8,17 @@ import { setKey } from './context-key.ts';
 import { contractCommands } from './contracts/contract-commands.ts';
 import { ArtefactFiles } from './documents/artefact-files.ts';
 import { PlainTexts } from './documents/plain-texts.ts';
+import { realPath, samePaths } from './documents/same-paths.ts';
 import { WorkspaceFiles } from './documents/workspace-files.ts';
 import { exampleCommands } from './example-command.ts';
 import { imageCommands } from './images/image-commands.ts';
 import { artefactScheme, commands, contextKeys, settings, views, workspaceScheme } from './ids.ts';
 import { connectKernel } from './kernel/connect.ts';
 import { kernelCommands } from './kernel/kernel-commands.ts';
+import { KernelHeartbeat } from './kernel/kernel-heartbeat.ts';
 import { KernelLink } from './kernel/kernel-link.ts';
 import { KernelObserver } from './kernel/kernel-observer.ts';
-import { showError } from './messages.ts';
+import { showError, showInformation } from './messages.ts';
 import { Operations } from './operations.ts';
 import { possibleActions } from './possible-actions.ts';
 import { Presence } from './presence.ts';
@@ -40,6 +42,9 @@ import { StateStore, isCurrent, type Missing, type WindowState } from './window-
 const presenceIntervalMs = 5000;
 /** Silence that is reported as `unreachable`; what follows from it, and after how long, is the Kernel's to say. */
 const unreachableAfterMs = 15_000;
+
+/** A Kernel that leaves a question open this long is shown as silent: what it said before is no longer shown as so. */
+const kernelSilentAfterMs = 15_000;
 
 /** Now, on the wall: for what people read. */
 const now = (): number => Date.now();
@@ -148,7 +153,7 @@ export class EscrowWindow implements vscode.Disposable {
         }),
       onConnected: () => observer.connected(),
       onNotification: (name, params) => observer.receive(name, params),
-      unsaved: (paths) => unsavedOf(paths),
+      unsaved: (paths) => samePaths(paths, unsavedFiles(), realPath),
     });
     this.#link = link;
     const workspaceFiles = new WorkspaceFiles(link, now);
@@ -182,9 +187,7 @@ export class EscrowWindow implements vscode.Disposable {
       onAway: (summary) => void tellAway(summary),
       onControlLost: (session, by) => {
         const title = store.state.sessions.get(session)?.value.title ?? session;
-        void vscode.window.showInformationMessage(
-          vscode.l10n.t('{0} now controls "{1}". This window observes.', visible(by), visible(title)),
-        );
+        showInformation(vscode.l10n.t('{0} now controls "{1}". This window observes.', visible(by), visible(title)));
       },
     });
 
@@ -262,6 +265,16 @@ export class EscrowWindow implements vscode.Disposable {
       ...exampleCommands(context.extensionPath),
     });
 
+    const heartbeat = new KernelHeartbeat({
+      ask: (ui, stalledMs) => Promise.race([link.request('window/presence', { ui, stalledMs }), link.ended()]),
+      onAnswering: (answering) => {
+        const { connection } = store.state;
+        if (!answering) log.warn('The Kernel does not answer.');
+        if (connection.kind === 'connected') store.update({ connection: { ...connection, answering } });
+      },
+      monotonic: () => performance.now(),
+      silentAfterMs: kernelSilentAfterMs,
+    });
     let probe = 0;
     this.#presence = new Presence({
       intervalMs: presenceIntervalMs,
@@ -270,8 +283,7 @@ export class EscrowWindow implements vscode.Disposable {
       roundTrip: () => Promise.resolve(vscode.commands.executeCommand('setContext', contextKeys.presence, ++probe)),
       report: (ui, stalledMs) => {
         if (ui === 'present') this.#identity.touch();
-        if (!link.connected) return;
-        link.request('window/presence', { ui, stalledMs }).catch((error: unknown) => logError('presence', error));
+        if (link.connected) heartbeat.beat(ui, stalledMs);
       },
     });
     this.#presence.start();
@@ -380,12 +392,14 @@ function kernelVariables(configuration: vscode.WorkspaceConfiguration): Readonly
   return variables;
 }
 
-/** Which of the paths an editor of this window holds with changes that are not saved. */
-function unsavedOf(paths: readonly string[]): readonly string[] {
-  const wanted = new Set(paths.map((file) => path.resolve(file)));
-  return vscode.workspace.textDocuments
-    .filter((document) => document.isDirty && document.uri.scheme === 'file' && wanted.has(document.uri.fsPath))
-    .map((document) => document.uri.fsPath);
+/** The files that an editor of this window holds with changes that are not saved; custom editors say so by their tab. */
+function unsavedFiles(): readonly string[] {
+  const tabs = vscode.window.tabGroups.all.flatMap((group) => group.tabs.filter((tab) => tab.isDirty));
+  return [
+    ...vscode.workspace.textDocuments.filter((document) => document.isDirty).map((document) => document.uri),
+    ...vscode.workspace.notebookDocuments.filter((document) => document.isDirty).map((document) => document.uri),
+    ...tabs.flatMap(({ input }) => (input instanceof vscode.TabInputCustom ? [input.uri] : [])),
+  ].flatMap((uri) => (uri.scheme === 'file' ? [uri.fsPath] : []));
 }
 
 function publishKeys(state: WindowState): void {

@@ -1,5 +1,6 @@
 import * as vscode from 'vscode';
 import { EscrowWindow } from './escrow-window.ts';
+import { notificationText } from './visible-text.ts';
 
 let current: EscrowWindow | undefined;
 
@@ -10,7 +11,9 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     context.subscriptions.push(current);
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
-    void vscode.window.showErrorMessage(vscode.l10n.t('Escrow could not start in this window: {0}', text));
+    void vscode.window.showErrorMessage(
+      notificationText(vscode.l10n.t('Escrow could not start in this window: {0}', text)),
+    );
     throw error;
   }
 }

@@ -1,12 +1,7 @@
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
 import { nextStep } from './next-step.ts';
-import { visible, visibleLines, withoutLinks } from './visible-text.ts';
-
-/** Text from anywhere as the words of a notification: nothing hidden, no link. */
-export function notificationText(text: string): string {
-  return withoutLinks(visible(text, 600));
-}
+import { notificationText, visibleLines } from './visible-text.ts';
 
 /** What went wrong and what to do next; an action where one helps. Cancelled by the person: silence. */
 export async function showError(error: unknown, log: vscode.LogOutputChannel): Promise<void> {
@@ -31,7 +26,23 @@ export async function showError(error: unknown, log: vscode.LogOutputChannel): P
     await vscode.commands.executeCommand(action.command, action.argument);
 }
 
+/*
+ * Words that hold a title, a name or a reason reach a notification by these alone: VS Code itself makes links of what
+ * looks like one, to commands too.
+ */
+
 /** A calm line, only where no view could have shown it. */
 export function showInformation(text: string): void {
   void vscode.window.showInformationMessage(notificationText(text));
+}
+
+/** As `showInformation`, for what needs eyes. */
+export function showWarning(text: string): void {
+  void vscode.window.showWarningMessage(notificationText(text));
+}
+
+/** A line with one thing to do about it; resolves with whether it was chosen. */
+export async function offer(severity: 'information' | 'warning', text: string, action: string): Promise<boolean> {
+  const show = severity === 'warning' ? vscode.window.showWarningMessage : vscode.window.showInformationMessage;
+  return (await show<string>(notificationText(text), action)) === action;
 }

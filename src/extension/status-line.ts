@@ -4,6 +4,7 @@ import { isCurrent } from './window-state.ts';
 import { summaryOf } from './trees/session-tree.ts';
 import type { Localize, TreeWords } from './trees/tree-node.ts';
 import { phaseWords, verdictWords } from './trees/words.ts';
+import { silentWords } from './view-message.ts';
 
 export interface StatusLine {
   /** With product icons in `$(name)`; holds no text from elsewhere. */
@@ -49,6 +50,10 @@ export function statusLine(state: WindowState, { t, time }: TreeWords, review?: 
       break;
     default:
       return state.connection satisfies never;
+  }
+  if (!state.connection.answering) {
+    const words = `${silentWords(state.lastHeardAt, { t, time })} ${t('What it said before may be over.')}`;
+    return line('debug-disconnect', t('no answer'), words);
   }
   if (!isCurrent(state)) return line('sync', t('catching up'), t('Events were missed; asking for them.'));
   const pending = state.status?.value.pending.length ?? 0;

@@ -11,6 +11,14 @@ export function viewMessage(state: WindowState, { t, time }: TreeWords, length: 
     const next = connection.retrying ? t('Trying again.') : visible(connection.next, 300);
     return [since, visible(connection.reason, 300), next].filter((part) => part !== '').join(' ');
   }
+  if (connection.kind === 'connected' && !connection.answering) return silentWords(lastHeardAt, { t, time });
   if (connection.kind === 'connected' && connection.catchingUp) return t('Catching up…');
   return '';
+}
+
+/** For a Kernel whose socket is open and that says nothing. */
+export function silentWords(lastHeardAt: number | null, { t, time }: Pick<TreeWords, 't' | 'time'>): string {
+  return lastHeardAt === null
+    ? t('The Kernel does not answer.')
+    : t('The Kernel does not answer; last observed {0}.', time(lastHeardAt));
 }

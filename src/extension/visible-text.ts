@@ -47,3 +47,8 @@ export function withoutIcons(text: string): string {
 export function withoutLinks(text: string): string {
   return text.replaceAll('](', '] (');
 }
+
+/** Text from anywhere as the words of a notification: nothing hidden, no link. */
+export function notificationText(text: string): string {
+  return withoutLinks(visible(text, 600));
+}

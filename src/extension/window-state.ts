@@ -17,9 +17,14 @@ export type ConnectionState =
   | { readonly kind: 'connecting'; readonly attempt: number }
   /**
    * `catchingUp`: a gap in the events was seen, what is shown may be behind. `updatePending`: the Kernel is older than
-   * this extension.
+   * this extension. `answering`: false while a question has waited long for its answer, though the socket is open.
    */
-  | { readonly kind: 'connected'; readonly updatePending: boolean; readonly catchingUp: boolean }
+  | {
+      readonly kind: 'connected';
+      readonly updatePending: boolean;
+      readonly catchingUp: boolean;
+      readonly answering: boolean;
+    }
   /** `reason` and `next` are the error's own words. `retrying` false: a person has to start the Kernel. */
   | { readonly kind: 'lost'; readonly reason: string; readonly next: string; readonly retrying: boolean };
 
@@ -71,7 +76,8 @@ export const initialState: WindowState = {
 
 /** Whether what is shown is what the Kernel says now. Otherwise it is greyed, and nothing looks alive. */
 export function isCurrent(state: WindowState): boolean {
-  return state.connection.kind === 'connected' && !state.connection.catchingUp;
+  const { connection } = state;
+  return connection.kind === 'connected' && !connection.catchingUp && connection.answering;
 }
 
 /** Holds the state of one window and tells who shows it. */

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import * as vscode from 'vscode';
 import type { Sha256 } from '../../protocol/primitives.ts';
 import { parseArtefactUri } from '../uris.ts';
@@ -9,7 +10,10 @@ const chunk = 1_048_576;
 /** Bytes are named by their hash: they never change, so the last ones are kept. */
 const kept = 64;
 
-/** Reads an artefact whole. The Kernel re-hashes what it reads and refuses damaged bytes. */
+/**
+ * Reads an artefact whole. The Kernel re-hashes what it reads and refuses damaged bytes; what an editor shows is what a
+ * person decides about, so it is hashed once more here.
+ */
 async function readArtefact(link: KernelLink, sha256: Sha256, size: number): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let offset = 0;
@@ -20,7 +24,10 @@ async function readArtefact(link: KernelLink, sha256: Sha256, size: number): Pro
     offset += bytes.length;
     if (bytes.length === 0) break;
   } while (offset < size);
-  return Buffer.concat(parts);
+  const bytes = Buffer.concat(parts);
+  if (bytes.length !== size || createHash('sha256').update(bytes).digest('hex') !== sha256)
+    throw new Error(vscode.l10n.t('The bytes that came are not the ones that were asked for.'));
+  return bytes;
 }
 
 /**

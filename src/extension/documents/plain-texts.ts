@@ -35,9 +35,7 @@ export class PlainTexts implements vscode.Disposable {
     const document = await vscode.workspace.openTextDocument(
       vscode.Uri.from({ scheme: textScheme, path: `/${name}.txt`, query: key }),
     );
-    return document.languageId === 'plaintext'
-      ? document
-      : vscode.languages.setTextDocumentLanguage(document, 'plaintext');
+    return asOutput(document);
   }
 
   dispose(): void {

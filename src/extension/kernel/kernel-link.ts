@@ -279,7 +279,12 @@ export class KernelLink {
       log.info(`connected to Kernel ${connection.kernelVersion}`);
       this.#live = live;
       store.update({
-        connection: { kind: 'connected', updatePending: connection.updatePending, catchingUp: true },
+        connection: {
+          kind: 'connected',
+          updatePending: connection.updatePending,
+          catchingUp: true,
+          answering: true,
+        },
         lastHeardAt: now(),
       });
       await onConnected();

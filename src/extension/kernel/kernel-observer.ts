@@ -36,6 +36,8 @@ export class KernelObserver {
   readonly #options: KernelObserverOptions;
   readonly #refresher: Refresher<Key>;
   readonly #tokens = new Map<SessionId, FencingToken>();
+  /** The newest view of each session that came over this connection: another Kernel may have a restored, older record. */
+  readonly #newest = new Map<SessionId, number>();
   /** Workspaces that somebody looks at. */
   readonly #watched = new Set<SessionId>();
   #lastSeq = 0;
@@ -79,8 +81,8 @@ export class KernelObserver {
   /** Takes a view that a request answered with; an older one than what is known is dropped. */
   put(view: SessionView): void {
     const { store, now } = this.#options;
-    const known = store.state.sessions.get(view.id);
-    if (known !== undefined && known.value.seq > view.seq) return;
+    if ((this.#newest.get(view.id) ?? 0) > view.seq) return;
+    this.#newest.set(view.id, view.seq);
     store.update({ sessions: withEntry(store.state.sessions, view.id, { value: view, at: now() }) });
     // What a candidate's checks are compared with.
     if (view.candidates.length > 0 && !store.state.contracts.has(view.contractDigest)) {
@@ -116,6 +118,7 @@ export class KernelObserver {
   /** After each connection: everything may have changed, and a restarted Kernel knows nothing of us. */
   async connected(): Promise<void> {
     this.#tokens.clear();
+    this.#newest.clear();
     this.#publishControls();
     await this.#catchUp();
     await this.#resumeControl();
@@ -198,7 +201,10 @@ export class KernelObserver {
     await this.refreshAll();
     const open = (store.state.summaries?.value ?? []).filter((summary) => summary.state !== 'closed');
     const needed = new Set([...open.slice(0, openedAtStart).map(({ id }) => id), ...store.state.sessions.keys()]);
-    await Promise.all([...needed].map((session) => this.refresh(session)));
+    await Promise.all([
+      ...[...needed].map((session) => this.refresh(session)),
+      ...[...this.#watched].map((session) => this.refresh(`workspace:${session}`)),
+    ]);
     this.#setCatchingUp(false);
   }
 
@@ -250,8 +256,10 @@ export class KernelObserver {
       default: {
         if (key.startsWith('workspace:')) {
           const session = key.slice('workspace:'.length) as SessionId;
-          const listing = await link.request('workspace/list', { session });
-          store.update({ workspaces: withEntry(store.state.workspaces, session, { value: listing, at: now() }) });
+          await this.#unlessGone(session, async () => {
+            const listing = await link.request('workspace/list', { session });
+            store.update({ workspaces: withEntry(store.state.workspaces, session, { value: listing, at: now() }) });
+          });
           return;
         }
         if (key.startsWith('contract:')) {
@@ -260,8 +268,25 @@ export class KernelObserver {
           store.update({ contracts: withEntry(store.state.contracts, digest, contract) });
           return;
         }
-        this.put(await link.request('session/get', { session: key }));
+        const session = key as SessionId;
+        await this.#unlessGone(session, async () => this.put(await link.request('session/get', { session })));
       }
     }
+  }
+
+  /** A session that the Kernel's record does not have (any more) is not shown as if it were there. */
+  async #unlessGone(session: SessionId, fetch: () => Promise<void>): Promise<void> {
+    try {
+      await fetch();
+      return;
+    } catch (error) {
+      if (!EscrowError.is(error, 'NotFound')) throw error;
+    }
+    const { store } = this.#options;
+    const without = <V>(map: ReadonlyMap<SessionId, V>): ReadonlyMap<SessionId, V> =>
+      new Map([...map].filter(([id]) => id !== session));
+    this.#watched.delete(session);
+    this.#newest.delete(session);
+    store.update({ sessions: without(store.state.sessions), workspaces: without(store.state.workspaces) });
   }
 }

@@ -82,7 +82,7 @@ export class EvidenceDocuments implements vscode.Disposable {
     const text = evidenceText(session.value, candidate, contract, this.#words);
     return isCurrent(state)
       ? text
-      : `${text}\n${vscode.l10n.t('Not connected; last observed {0}.', this.#words.time(session.at))}\n`;
+      : `${text}\n${vscode.l10n.t('Not current; last observed {0}.', this.#words.time(session.at))}\n`;
   }
 
   #follow(state: WindowState, before: WindowState): void {

@@ -5,8 +5,8 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { commands } from '../ids.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { isRow } from '../tree-argument.ts';
-import { showInformation } from '../messages.ts';
-import { visible } from '../visible-text.ts';
+import { showInformation, showWarning } from '../messages.ts';
+import { visible, withoutIcons } from '../visible-text.ts';
 import { integrationWords, shortDigest } from '../trees/words.ts';
 import { candidateActions, type CandidateActions } from './candidate-actions.ts';
 import { assertedReviewer } from './asserted-reviewer.ts';
@@ -60,7 +60,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     }
     const picked = await vscode.window.showQuickPick(
       all.map((chosen) => ({
-        label: visible(chosen.session.title),
+        label: withoutIcons(visible(chosen.session.title)),
         description: shortDigest(chosen.candidate.digest),
         chosen,
       })),
@@ -78,8 +78,10 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     fits: (actions: CandidateActions) => boolean,
   ): Promise<Chosen | undefined> {
     const shown = review.onScreen();
-    const asked = isRow(argument) && argument.target.kind === 'candidate' ? argument.target.candidate : undefined;
-    if (shown?.decidable === true && (asked === undefined || asked === shown.candidate)) {
+    const asked = isRow(argument) && argument.target.kind === 'candidate' ? argument.target : undefined;
+    // Two sessions may have come to the same bytes: a decision belongs to one of them.
+    const same = asked === undefined || (asked.session === shown?.session && asked.candidate === shown.candidate);
+    if (shown?.decidable === true && same) {
       return find(shown.session, shown.candidate);
     }
     const chosen = await choose(argument, (candidate) => fits(candidateActions(candidate)));
@@ -95,7 +97,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       return;
     }
     // A refusal is an answer, not an error: nothing was written. It needs eyes, so it is said aloud.
-    void vscode.window.showWarningMessage(
+    showWarning(
       vscode.l10n.t(
         'Your files were not changed as asked: {0}. {1}',
         integrationWords(integration.state, vscode.l10n.t),

@@ -9,6 +9,7 @@ import { shortDigest, standingWords } from '../trees/words.ts';
 import { setKey } from '../context-key.ts';
 import { candidateActions } from './candidate-actions.ts';
 import { parseEvidenceUri } from './evidence-documents.ts';
+import { wholeOnScreen } from './whole-on-screen.ts';
 
 export interface ReviewedCandidate {
   readonly session: SessionId;
@@ -66,8 +67,8 @@ function tabUris(tab: vscode.Tab): readonly vscode.Uri[] {
 }
 
 interface ShownCandidate extends ReviewedCandidate {
-  /** The files of it that the tab shows. */
-  readonly paths: ReadonlySet<string>;
+  /** The sides of its files that the tab shows. */
+  readonly sides: readonly ArtefactUri[];
 }
 
 /** The one candidate whose bytes a tab shows; undefined when it shows others, none, or a mixture. */
@@ -83,9 +84,7 @@ function candidateOfTab(tab: vscode.Tab | undefined): ShownCandidate | undefined
   const first = shown[0];
   if (first === undefined) return undefined;
   const same = shown.every((uri) => uri.candidate === first.candidate && uri.session === first.session);
-  return same
-    ? { session: first.session, candidate: first.candidate, paths: new Set(shown.map(({ path }) => path)) }
-    : undefined;
+  return same ? { session: first.session, candidate: first.candidate, sides: shown } : undefined;
 }
 
 /**
@@ -124,7 +123,7 @@ export class ReviewEditor implements vscode.Disposable {
       candidate: reviewed.candidate,
       view,
       superseded,
-      decidable: !superseded && view.files.every(({ path }) => reviewed.paths.has(path)),
+      decidable: !superseded && wholeOnScreen(view.files, reviewed.sides),
     };
   }
 

@@ -9,8 +9,9 @@ import { promisify } from 'node:util';
 export async function reviewerName(setting: string, folder: string | undefined): Promise<string> {
   if (setting.trim() !== '') return setting.trim().slice(0, 120);
   try {
-    const { stdout } = await promisify(execFile)('git', ['config', 'user.name'], {
-      ...(folder === undefined ? {} : { cwd: folder }),
+    // `-C` rather than a working directory: Windows would look for a git in that folder first.
+    const where = folder === undefined ? [] : ['-C', folder];
+    const { stdout } = await promisify(execFile)('git', [...where, 'config', 'user.name'], {
       timeout: 2000,
       windowsHide: true,
     });

@@ -13,7 +13,7 @@ import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { isRow } from '../tree-argument.ts';
 import { bindingWords } from '../trees/words.ts';
 import { formatArtefactUri } from '../uris.ts';
-import { visible, withoutIcons } from '../visible-text.ts';
+import { visible, visibleLines, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { chooseModel } from './model-picker.ts';
 
@@ -102,7 +102,8 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       if (model === undefined) return;
       await vscode.commands.executeCommand(`${views.sessions}.focus`);
       const baseline = frozen.baseline?.result === 'discriminates' ? frozen.baseline : await runBaseline(parts, frozen);
-      for (const check of baseline.checks) log.info(`baseline ${check.id}: ${check.verdict}\n${check.tail}`);
+      for (const check of baseline.checks)
+        log.info(`baseline ${check.id}: ${check.verdict}\n${visibleLines(check.tail)}`);
       requireDiscriminating(baseline);
       const started = await withImage(parts, frozen.digest, () =>
         startWithinBudget({ digest: frozen.digest, root: frozen.root, ...model }, frozen.contract.title),
@@ -176,7 +177,7 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       if (session === undefined) return;
       const other = session.controller !== null && !store.state.controls.has(session.id);
       const held = other && session.controller?.connected === true;
-      const name = visible(session.controller?.name ?? '');
+      const name = withoutIcons(visible(session.controller?.name ?? ''));
       const picked = await vscode.window.showQuickPick(
         [
           {

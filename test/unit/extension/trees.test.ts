@@ -6,6 +6,7 @@ import { healthTree } from '../../../src/extension/trees/health-tree.ts';
 import { belongsTo, sessionTree } from '../../../src/extension/trees/session-tree.ts';
 import { modelsTree } from '../../../src/extension/trees/models-tree.ts';
 import { treeChanges } from '../../../src/extension/trees/tree-changes.ts';
+import { viewMessage } from '../../../src/extension/view-message.ts';
 import type { WindowState } from '../../../src/extension/window-state.ts';
 import { ids } from '../../fixtures/session.ts';
 import {
@@ -21,6 +22,7 @@ import {
 } from '../../fixtures/window-state.ts';
 
 const rows = (state: WindowState) => sessionTree(state, ['/repo'], words);
+const connected = { kind: 'connected', updatePending: false, catchingUp: false, answering: true } as const;
 const lost = { kind: 'lost', reason: 'gone', next: '', retrying: true } as const;
 
 describe('the Sessions view', () => {
@@ -65,7 +67,8 @@ describe('the Sessions view', () => {
     });
     for (const state of [
       windowState(running, { connection: lost, controls: new Set([ids.session]) }),
-      windowState(running, { connection: { kind: 'connected', updatePending: false, catchingUp: true } }),
+      windowState(running, { connection: { ...connected, catchingUp: true } }),
+      windowState(running, { connection: { ...connected, answering: false } }),
     ]) {
       for (const row of everyRow(rows(state))) {
         expect(row.current, row.label).toBe(false);
@@ -279,6 +282,9 @@ describe('the status bar', () => {
     const running = sessionView({ state: 'running' });
     expect(text(windowState(running))).toContain('spin');
     expect(text(windowState(running, { connection: lost }))).toBe('$(debug-disconnect) Escrow: not connected');
+    const silent = windowState(running, { connection: { ...connected, answering: false } });
+    expect(text(silent)).toBe('$(debug-disconnect) Escrow: no answer');
+    expect(viewMessage(silent, words, 'short')).toMatch(/^The Kernel does not answer; last observed /);
   });
 
   test('speaks of the candidate on screen, and says why it cannot be decided about', () => {

@@ -1,6 +1,14 @@
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { visible, visibleLines, withoutIcons, withoutLinks } from '../../../src/extension/visible-text.ts';
+import {
+  visible,
+  visibleLines,
+  withoutIcons,
+  withoutLinks,
+  notificationText,
+} from '../../../src/extension/visible-text.ts';
 
 describe('visible', () => {
   test.each([
@@ -46,4 +54,28 @@ test('visibleLines keeps line ends and nothing else', () => {
 test('no icon and no link can be smuggled in', () => {
   expect(withoutIcons('$(verified) trusted')).not.toMatch(/\$\(/);
   expect(withoutLinks('[ok](command:escrow.candidate.accept)')).not.toMatch(/\]\(/);
+});
+
+test('a title in a notification is no link to a command', () => {
+  const title = '[Show](command:workbench.action.terminal.sendSequence)\u202e';
+  expect(notificationText(`While no window was open: "${title}"`)).toBe(
+    'While no window was open: "[Show] (command:workbench.action.terminal.sendSequence)⟨U+202E⟩"',
+  );
+});
+
+test('only words of our own reach a notification without that', async () => {
+  const folder = path.resolve(import.meta.dirname, '../../../src/extension');
+  const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.ts'));
+  expect(files).toContain('messages.ts');
+  const wild: string[] = [];
+  for (const file of files.filter((name) => name !== 'messages.ts')) {
+    const text = await readFile(path.join(folder, file), 'utf8');
+    for (const call of text.matchAll(/show(?:Information|Warning|Error)Message\(\s*(.{0,40})/gs))
+      if (!/^(?:vscode\.l10n\.t\('[^']*'?|notificationText\()/.test(call[1] ?? '')) wild.push(`${file}: ${call[0]}`);
+    for (const [call, literal = ''] of text.matchAll(
+      /show(?:Information|Warning|Error)Message\(\s*vscode\.l10n\.t\('([^']*)'/g,
+    ))
+      if (literal.includes('{0}')) wild.push(`${file}: ${call}`);
+  }
+  expect(wild).toEqual([]);
 });
