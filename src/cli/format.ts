@@ -220,7 +220,7 @@ function metricsLines(attempt: AttemptView): Lines {
     ]);
   if (engine === null) return lines;
   lines.push([
-    `  placement ${engine.device ?? 'device unavailable'} · driver ${engine.driver ?? 'unavailable'} · on GPU ${told(engine.gpuShare, (share) => `${Math.round(share * 100)} %`)} · layers ${told(engine.layersOffloaded, count)} · cache ${told(engine.kvBytes, gibibytes)}`,
+    `  placement ${engine.device ?? 'device unavailable'} · driver ${engine.driver ?? 'unavailable'} · on GPU ${told(engine.gpuShare, (share) => `${Math.round(share * 100)} %`)} · layers ${told(engine.layersOffloaded, count)} · loaded ${told(engine.loadedBytes, gibibytes)} · cache ${told(engine.kvBytes, gibibytes)}`,
   ]);
   if (engine.memory !== null)
     lines.push([

@@ -178,6 +178,8 @@ export const Receipt = z.strictObject({
   modelDigestAfter: z.string().nullable(),
   contextLoaded: z.number().int().nullable(),
   gpuShare: z.number().nullable(),
+  /** Bytes that the loaded model takes, cache and buffers included, as the engine says. */
+  loadedBytes: z.number().nullable().default(null),
   promptTokens: z.number().int().nullable(),
   outputTokens: z.number().int().nullable(),
   doneReason: z.string().nullable(),
@@ -272,6 +274,8 @@ export const AttemptEngine = z.strictObject({
   device: z.string().nullable(),
   driver: z.string().nullable(),
   gpuShare: z.number().nullable(),
+  /** Bytes that the loaded model takes, cache and buffers included, as the engine says. */
+  loadedBytes: z.number().nullable().default(null),
   layersOffloaded: z.number().int().nullable(),
   kvBytes: z.number().nullable(),
   memory: MemoryReading.nullable(),

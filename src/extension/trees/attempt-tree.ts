@@ -191,6 +191,7 @@ function usageNode({ id, metrics, engine }: AttemptView, { t, number }: TreeWord
     ['driver', t('Driver'), engine?.driver ?? t('unavailable')],
     ['gpu', t('Share on the GPU'), told(engine?.gpuShare ?? null, (share) => `${Math.round(share * 100)} %`)],
     ['layers', t('Layers on the GPU'), told(engine?.layersOffloaded ?? null, number)],
+    ['loaded', t('In memory: weights, cache and buffers'), told(engine?.loadedBytes ?? null, gibibytes)],
     ['cache', t('Size of the context cache'), told(engine?.kvBytes ?? null, gibibytes)],
     [
       'before',

@@ -301,6 +301,7 @@ function toldBy(
     modelDigestAfter: after === null ? null : digest,
     contextLoaded: after === null ? null : contextOf(after),
     gpuShare: null,
+    loadedBytes: null,
     promptTokens: known(last?.promptTokens),
     outputTokens: known(last?.outputTokens),
     doneReason: known(last?.doneReason),

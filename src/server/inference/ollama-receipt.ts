@@ -120,6 +120,7 @@ export function toldByOllama(facts: {
     modelDigestAfter: after === null ? null : inventoryDigest(after, expected.tag),
     contextLoaded: entry?.contextLength ?? null,
     gpuShare: gpuShareOf(entry),
+    loadedBytes: entry?.size ?? null,
     promptTokens: last?.prompt_eval_count ?? null,
     outputTokens: last?.eval_count ?? null,
     doneReason: last?.done_reason ?? null,

@@ -9,6 +9,7 @@ export type Told = Pick<
   | 'modelDigestAfter'
   | 'contextLoaded'
   | 'gpuShare'
+  | 'loadedBytes'
   | 'promptTokens'
   | 'outputTokens'
   | 'doneReason'

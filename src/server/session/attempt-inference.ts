@@ -1,6 +1,6 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { AttemptId, SessionId } from '../../protocol/primitives.ts';
-import type { AttemptEngine, Binding, LiveInference, MemoryReading } from '../../protocol/views.ts';
+import type { AttemptEngine, Binding, LiveInference, MemoryReading, Receipt } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import { canonicalTag } from '../inference/cloud.ts';
 import type { Fault } from '../inference/fault.ts';
@@ -46,6 +46,7 @@ export class AttemptInference {
     device: null,
     driver: null,
     gpuShare: null,
+    loadedBytes: null,
     layersOffloaded: null,
     kvBytes: null,
     memory: null,
@@ -134,7 +135,7 @@ export class AttemptInference {
         onEvent,
         AbortSignal.any([signal, memory.signal]),
       );
-      this.#placement(turn.receipt.gpuShare);
+      this.#placement(turn.receipt);
       return turn;
     } finally {
       watch?.stop();
@@ -174,12 +175,15 @@ export class AttemptInference {
   }
 
   /** Where the model lay, as the engine said last. A device is named only where there is no doubt which one. */
-  #placement(gpuShare: number | null): void {
+  #placement({ gpuShare, loadedBytes }: Receipt): void {
     const gpus = this.#facts.memory?.gpus ?? null;
     const only = gpus?.length === 1 ? gpus[0] : undefined;
     this.#facts = {
       ...this.#facts,
       gpuShare,
+      loadedBytes,
+      // Nothing on a GPU is no layer there; how many a part of the model is, no engine tells.
+      layersOffloaded: gpuShare === 0 ? 0 : null,
       device: gpuShare === null ? null : gpuShare === 0 ? (this.#here ? cpuName() : null) : (only?.name ?? null),
       driver: gpuShare === null || gpuShare === 0 ? null : (only?.driver ?? null),
     };

@@ -51,6 +51,7 @@ describe('an honest engine', () => {
       modelDigestAfter: peerDigest,
       contextLoaded: 8192,
       gpuShare: 0.5,
+      loadedBytes: 3_000_000_000,
       promptTokens: 120,
       outputTokens: 7,
       doneReason: 'stop',

@@ -91,6 +91,15 @@ async function begin(
 const never = (): AbortSignal => new AbortController().signal;
 
 describe("the engine's side of an attempt", () => {
+  test('a model that lies wholly on the processor has no layer on a GPU', async () => {
+    peer = await startOllamaPeer({ ps: (chats) => (chats === 0 ? [] : [{ ...honestLoaded, size_vram: 0 }]) });
+    const { inference, recorded } = await begin(engineOn(peer.host));
+    await inference.begin();
+    await inference.chat([{ role: 'user', content: 'hi' }], [], never());
+    await inference.end();
+    expect(recorded.at(-1)).toMatchObject({ gpuShare: 0, layersOffloaded: 0, loadedBytes: 3_000_000_000 });
+  });
+
   test('names device and driver where there is no doubt, and what nobody tells stays null', async () => {
     peer = await startOllamaPeer();
     const { inference, recorded, lives } = await begin(engineOn(peer.host), { readings: [memory(16, 6)] });
@@ -101,6 +110,7 @@ describe("the engine's side of an attempt", () => {
       device: 'RTX 4060',
       driver: '550.54',
       gpuShare: 0.5,
+      loadedBytes: 3_000_000_000,
       layersOffloaded: null,
       kvBytes: null,
       modelStore: '/models',
