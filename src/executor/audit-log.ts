@@ -1,5 +1,5 @@
 import { closeSync, constants, openSync, readFileSync, writeSync } from 'node:fs';
-import { auditGenesis, auditNext, channelBounds, type AuditEntry, type AuditMark } from '../protocol/executor.ts';
+import { auditGenesis, auditNextText, channelBounds, type AuditEntry, type AuditMark } from '../protocol/executor.ts';
 import { canonicalJson } from '../protocol/hash.ts';
 import type { Sha256 } from '../protocol/primitives.ts';
 
@@ -46,8 +46,9 @@ export class AuditLog {
     const n = this.#entries + 1;
     const at = Math.round(performance.now() * 1000) / 1000;
     const whole: AuditEntry = { n, at, ...entry };
-    const h = auditNext(this.#head, whole);
-    const line = Buffer.from(`${canonicalJson({ ...whole, h })}\n`);
+    const text = canonicalJson(whole);
+    const h = auditNextText(this.#head, text);
+    const line = Buffer.from(`${text.slice(0, -1)},"h":"${h}"}\n`);
     if (writeSync(this.#file, line) !== line.length) throw new Error('the audit log could not be written whole');
     this.#entries = n;
     this.#bytes += line.length;

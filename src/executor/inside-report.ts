@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { insidePaths, type InsideReport, type ProcessReport } from '../protocol/executor.ts';
+import { insidePaths } from '../protocol/executor.ts';
+import type { InsideReport, ProcessReport } from '../protocol/executor-answers.ts';
 import { cgroupReader, readText } from './cgroup.ts';
 import { sweepWorkers } from './process-table.ts';
 import { probeInput, probeOutput } from './syscall-probe.ts';

@@ -1,18 +1,33 @@
 import type { Writable } from 'node:stream';
 
 /**
- * Bytes that may wait in the stream. A line is larger than a pipe takes at once: with only one in it, writer and reader
- * would take turns instead of working side by side.
+ * Bytes that may wait in the stream: two full frames, so that the next one is read and hashed while the last is taken.
+ * With one, writer and reader would take turns.
  */
 const waitingBytes = 512 * 1024;
+/** Below this, one copy is cheaper than a gathering write. */
+const copiedBytes = 32 * 1024;
+const newline = Buffer.from('\n');
+
+/** What goes out as one: a line, and the raw bytes that belong to it. */
+export interface OutgoingFrame {
+  readonly line: string;
+  readonly payload?: Buffer;
+}
+
+interface Job {
+  readonly frames: Iterator<OutgoingFrame>;
+  readonly over: () => void;
+}
 
 /**
- * What the supervisor says, without ever waiting for somebody to listen: lines are made only when the stream takes
+ * What the supervisor says, without ever waiting for somebody to listen: frames are made only when the stream takes
  * them. A client that is attached and does not read leaves the queue standing while every timer goes on.
  */
 export class Outbox {
   readonly #out: Writable;
-  #jobs: Iterator<string | Buffer>[] = [];
+  #jobs: Job[] = [];
+  #flushing = false;
 
   constructor(out: Writable) {
     this.#out = out;
@@ -20,37 +35,68 @@ export class Outbox {
     out.on('error', () => {});
   }
 
-  /** Queues lines that are made one by one when there is room; jobs keep their order. A buffer brings its newline. */
-  send(lines: Iterator<string | Buffer>): void {
-    this.#jobs.push(lines);
+  /**
+   * Queues frames that are made one by one when there is room; jobs keep their order, and one that makes its last frame
+   * may queue another. `over` is called once: when all were made, or forgotten.
+   */
+  send(frames: Iterable<OutgoingFrame>, over: () => void = () => {}): void {
+    this.#jobs.push({ frames: frames[Symbol.iterator](), over });
     this.#flush();
   }
 
   /** Says a line only if it can go out now: a heartbeat that waited would be a lie. */
   sendIfIdle(line: () => string): void {
     if (this.#out.writableLength > 0 || this.#jobs.length > 0) return;
-    this.send([line()].values());
+    this.send([{ line: line() }]);
   }
 
-  /** Forgets what was meant for a client that is gone. Each iterator is told, so that it can give back its bytes. */
+  /** Forgets what was meant for a client that is gone. */
   clear(): void {
     const jobs = this.#jobs;
     this.#jobs = [];
-    for (const job of jobs) job.return?.();
+    for (const { frames, over } of jobs) {
+      frames.return?.();
+      over();
+    }
   }
 
   readonly #flush = (): void => {
-    while (this.#out.writableLength < waitingBytes) {
-      const job = this.#jobs[0];
-      if (job === undefined) return;
-      const next = job.next();
-      if (next.done === true) {
+    if (this.#flushing) return;
+    this.#flushing = true;
+    try {
+      while (this.#out.writableLength < waitingBytes) {
+        const job = this.#jobs[0];
+        if (job === undefined) return;
+        const next = job.frames.next();
+        if (next.done !== true) {
+          this.#write(next.value);
+          continue;
+        }
+        // It may have been forgotten while it made its last frame.
+        if (this.#jobs[0] !== job) continue;
         this.#jobs.shift();
-        continue;
+        job.over();
       }
-      // Called also for what can't be written any more: then there is nobody to write to.
-      const line = typeof next.value === 'string' ? `${next.value}\n` : next.value;
-      this.#out.write(line, this.#flush);
+    } finally {
+      this.#flushing = false;
     }
   };
+
+  /** The callback comes also for what can't be written any more: then there is nobody to write to. */
+  #write({ line, payload }: OutgoingFrame): void {
+    if (payload === undefined) {
+      this.#out.write(`${line}\n`, this.#flush);
+      return;
+    }
+    const head = Buffer.from(`${line}\n`);
+    if (payload.length <= copiedBytes) {
+      this.#out.write(Buffer.concat([head, payload, newline]), this.#flush);
+      return;
+    }
+    this.#out.cork();
+    this.#out.write(head);
+    this.#out.write(payload);
+    this.#out.write(newline, this.#flush);
+    this.#out.uncork();
+  }
 }

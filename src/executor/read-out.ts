@@ -1,8 +1,11 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { channelBounds, insidePaths } from '../protocol/executor.ts';
 import { parseRelPath } from '../protocol/paths.ts';
+import type { RelPath } from '../protocol/primitives.ts';
 import { supervisorProcess, workerProcesses } from './process-table.ts';
 import { Workspace } from './workspace.ts';
 
@@ -12,28 +15,29 @@ const betweenLooksMs = 20;
 
 /**
  * Collection without a channel, whose supervisor may hang: a fresh process of the same program, started by the engine,
- * reads the workspace and the audit log and writes them as lines: `{quiet}`, `{report}`, `{file}` for each path of the
- * given JSON array, `{audit}`, `{end}`. It changes nothing and ends nobody itself: it asks the supervisor to hold, and
- * `quiet` is what came of that. (Ending the supervisor would end the container and its bytes.)
+ * reads the workspace and the audit log and writes them as frames: `{quiet}`, `{report}` and its bytes, for each path of
+ * the given JSON array `{file}`, its bytes and `{sha256}`, `{audit}` and its bytes, `{end}`. It changes nothing and ends
+ * nobody itself: it asks the supervisor to hold, and `quiet` is what came of that. (Ending the supervisor would end the
+ * container and its bytes.)
  */
 export async function readOut(paths: string, out: Writable): Promise<void> {
   await say(out, { quiet: await held() });
   const workspace = new Workspace(insidePaths.workspace);
-  await say(out, { report: workspace.report() });
+  await carry(out, { report: true }, Buffer.from(JSON.stringify(workspace.report())));
   const wanted: unknown = JSON.parse(paths);
   if (!Array.isArray(wanted)) throw new Error('the paths are no array');
   for (const path of wanted.slice(0, 256)) {
     const parsed = parseRelPath(String(path));
     if (!parsed.ok) continue;
     try {
-      const { bytes, mode, sha256 } = workspace.read(parsed.path);
-      await say(out, { file: { path: parsed.path, mode, sha256, data: bytes.toString('base64') } });
+      await sayFile(out, workspace, parsed.path);
     } catch (error) {
+      // Also of one that changed while it was read: what came of it does not count.
       await say(out, { missing: { path: parsed.path, reason: (error as Error).message } });
     }
   }
   const audit = readFileSync(insidePaths.audit);
-  if (audit.length <= channelBounds.auditBytes) await say(out, { audit: audit.toString('base64') });
+  if (audit.length <= channelBounds.auditBytes) await carry(out, { audit: true }, audit);
   await say(out, { end: true });
 }
 
@@ -50,11 +54,38 @@ async function held(): Promise<boolean> {
   return false;
 }
 
-function say(out: Writable, value: unknown): Promise<void> {
-  return new Promise((resolve, reject) => {
-    out.write(`${JSON.stringify(value)}\n`, (error) => {
-      if (error === null || error === undefined) resolve();
-      else reject(error);
-    });
-  });
+async function sayFile(out: Writable, workspace: Workspace, path: RelPath): Promise<void> {
+  const file = workspace.open(path);
+  try {
+    const { size, mode } = file;
+    const hash = createHash('sha256');
+    await say(out, { file: { path, mode, size } });
+    for (let left = size; left > 0; left -= channelBounds.chunkBytes) {
+      const bytes = file.read(channelBounds.chunkBytes);
+      hash.update(bytes);
+      await say(out, { p: bytes.length }, bytes);
+    }
+    await say(out, { sha256: hash.digest('hex') });
+  } finally {
+    file.close();
+  }
+}
+
+async function carry(out: Writable, what: Readonly<Record<string, unknown>>, bytes: Buffer): Promise<void> {
+  await say(out, { ...what, size: bytes.length });
+  for (let offset = 0; offset < bytes.length; offset += channelBounds.chunkBytes) {
+    const part = bytes.subarray(offset, offset + channelBounds.chunkBytes);
+    await say(out, { p: part.length }, part);
+  }
+}
+
+async function say(out: Writable, value: Readonly<Record<string, unknown>>, payload?: Buffer): Promise<void> {
+  out.cork();
+  let free = out.write(`${JSON.stringify(value)}\n`);
+  if (payload !== undefined) {
+    out.write(payload);
+    free = out.write('\n');
+  }
+  out.uncork();
+  if (!free) await once(out, 'drain');
 }

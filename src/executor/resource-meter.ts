@@ -1,5 +1,6 @@
 import { statfsSync } from 'node:fs';
-import { insidePaths, type AreaUse, type ResourceSample } from '../protocol/executor.ts';
+import { insidePaths } from '../protocol/executor.ts';
+import type { AreaUse, ResourceSample } from '../protocol/executor-answers.ts';
 import { cgroupReader, type CgroupReader, type CgroupReading } from './cgroup.ts';
 
 /** What is filled by whom: commands write to all but the last, the supervisor to the first and the last. */

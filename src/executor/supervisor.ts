@@ -1,43 +1,33 @@
 import { writeFileSync } from 'node:fs';
 import {
-  auditRequest,
   channelBounds,
   dependencyPaths,
   executorProtocol,
   insidePaths,
   isAudited,
   manifestDigest,
-  Policy,
   ToExecutor,
-  type AuditMark,
-  type ExecutorOp,
   type ExecutorPhase,
   type ExecutorRequest,
-  type ExecutorResult,
   type FrameRefusal,
-  type FromExecutor,
+  type Policy,
 } from '../protocol/executor.ts';
-import { BoundedLines } from '../protocol/bounded-lines.ts';
+import type { ExecutorResult, InsideReport, WorkspaceReport } from '../protocol/executor-answers.ts';
+import { FrameReader } from '../protocol/frame-reader.ts';
 import { canonicalJson, digestOf, sha256 } from '../protocol/hash.ts';
-import { parseRelPath, pathKey } from '../protocol/paths.ts';
-import type { FileEntry, Sha256 } from '../protocol/primitives.ts';
+import { parseRelPath } from '../protocol/paths.ts';
+import type { FileEntry, RelPath, Sha256 } from '../protocol/primitives.ts';
+import { fits } from '../protocol/shape.ts';
+import { Answers, type Answer } from './answers.ts';
 import { AuditLog } from './audit-log.ts';
+import { checkedPolicy, checkPath, isWithin } from './checked-policy.ts';
 import { insideReport } from './inside-report.ts';
-import type { Outbox } from './outbox.ts';
+import type { Outbox, OutgoingFrame } from './outbox.ts';
 import { sweepWorkers } from './process-table.ts';
 import { ResourceMeter } from './resource-meter.ts';
+import { Upload, type UploadRequest } from './upload.ts';
 import { runWorker, type RunningCommand } from './worker-command.ts';
-import { Refusal, Workspace } from './workspace.ts';
-
-/** Distributes over the union, so that each kind of frame keeps its own members. */
-type Body<F> = F extends unknown ? Omit<F, 'v' | 'n' | 'e'> : never;
-
-interface Upload {
-  readonly request: Extract<ExecutorRequest, { t: 'open' | 'place' | 'write' }>;
-  readonly parts: Buffer[];
-  received: number;
-  seq: number;
-}
+import { Refusal, Workspace, type Draft, type OpenFile } from './workspace.ts';
 
 interface Attached {
   readonly epoch: number;
@@ -56,41 +46,47 @@ export interface SupervisorIdentity {
  */
 export class Supervisor {
   readonly #identity: SupervisorIdentity;
-  readonly #out: Outbox;
   readonly #exit: () => void;
-  readonly #lines = new BoundedLines(channelBounds.frameBytes);
+  readonly #frames = new FrameReader(channelBounds.frameBytes, {
+    // A fresh client begins with newlines, in case a dead one left half a frame.
+    line: (bytes) => (bytes.length === 0 ? 0 : this.#receiveLine(bytes.toString('utf8'))),
+    payload: (bytes) => this.#payload(bytes),
+    tooLong: () => this.#answers.refuse('too-long'),
+  });
   readonly #workspace = new Workspace(insidePaths.workspace);
   readonly #audit: AuditLog;
+  readonly #answers: Answers;
   readonly #meter = new ResourceMeter();
   readonly #placed = new Map<string, FileEntry>();
   #phase: ExecutorPhase = 'new';
   #attached: Attached | undefined;
   #policy: Policy | undefined;
+  #readable: ReadonlySet<string> = new Set();
+  #writable: ReadonlySet<string> = new Set();
   #upload: Upload | undefined;
   #running: { readonly id: number; readonly command: RunningCommand; readonly epoch: number } | undefined;
+  /** Begun with this process, while the Kernel still waits for its engine. */
+  #firstReport: Promise<InsideReport> | undefined = insideReport();
   #probing: Promise<unknown> | undefined;
   #lastHeard = performance.now();
   #heldSince: number | undefined;
-  #refusals = 0;
-  #queuedBytes = 0;
+  #openFiles = 0;
   #placedBytes = 0;
   #highestId = 0;
 
   constructor(identity: SupervisorIdentity, out: Outbox, exit: () => void) {
     this.#identity = identity;
-    this.#out = out;
     this.#exit = exit;
     this.#audit = new AuditLog(insidePaths.audit, identity.nonce);
+    this.#answers = new Answers({ nonce: identity.nonce, audit: this.#audit, out });
+    // Told to whom asks for it.
+    this.#firstReport?.catch(() => {});
     setInterval(() => this.#tick(), channelBounds.beatMs);
   }
 
   /** Bytes from whoever is attached. Never throws. */
   receive(chunk: Uint8Array): void {
-    for (const line of this.#lines.push(chunk)) {
-      if (line.kind === 'too-long') this.#refuseFrame('too-long');
-      // A fresh client begins with a newline, in case a dead one left half a frame.
-      else if (line.bytes.length > 0) this.#receiveLine(line.bytes.toString('utf8'));
-    }
+    this.#frames.push(chunk);
   }
 
   /** After a defect nothing more is done, but what is there can still be read. */
@@ -123,44 +119,46 @@ export class Supervisor {
 
   /** That it lives, and what it uses; only if nobody has to wait for it. */
   #sayBeat(): void {
-    if (this.#attached === undefined) return;
-    this.#out.sendIfIdle(() => this.#line({ t: 'beat', phase: this.#phase, use: this.#meter.sample() }));
+    this.#answers.sayIfIdle(() => ({ t: 'beat', phase: this.#phase, use: this.#meter.sample() }));
   }
 
-  #receiveLine(text: string): void {
+  /** Returns how many raw bytes belong to it: only what the attached client says can have some. */
+  #receiveLine(text: string): number {
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
-      this.#refuseFrame('not-json');
-      return;
+      return this.#refuseFrame('not-json');
     }
-    const parsed = ToExecutor.safeParse(value);
-    if (!parsed.success) {
+    if (!fits(ToExecutor, value)) {
       const version = (value as { v?: unknown } | null)?.v;
-      this.#refuseFrame(typeof version === 'number' && version !== executorProtocol ? 'wrong-version' : 'malformed');
-      return;
+      const other = typeof version === 'number' && version !== executorProtocol;
+      return this.#refuseFrame(other ? 'wrong-version' : 'malformed');
     }
-    const frame = parsed.data;
-    if (frame.n !== this.#identity.nonce) {
-      this.#refuseFrame('wrong-nonce');
-      return;
-    }
+    const frame = value;
+    if (frame.n !== this.#identity.nonce) return this.#refuseFrame('wrong-nonce');
     if (frame.t === 'hello') {
       this.#hello({ epoch: frame.e, key: frame.k });
-      return;
+      return 0;
     }
-    if (this.#attached === undefined || frame.k !== this.#attached.key || frame.e !== this.#attached.epoch) {
-      const stale = this.#attached !== undefined && frame.e < this.#attached.epoch;
-      this.#refuseFrame(stale ? 'stale-epoch' : 'not-attached');
-      return;
+    const attached = this.#attached;
+    if (attached === undefined || frame.k !== attached.key || frame.e !== attached.epoch) {
+      return this.#refuseFrame(attached !== undefined && frame.e < attached.epoch ? 'stale-epoch' : 'not-attached');
     }
     this.#heard();
-    if (frame.t === 'beat') return;
-    if (frame.t === 'data') this.#data(frame);
-    else if (frame.t === 'cancel') {
-      if (this.#running?.id === frame.id) this.#running.command.stop('cancelled');
-    } else this.#request(frame);
+    switch (frame.t) {
+      case 'beat':
+        return 0;
+      case 'cancel':
+        if (this.#running?.id === frame.id) this.#running.command.stop('cancelled');
+        return 0;
+      case 'data':
+        this.#withUpload(frame.id, (upload) => upload.announce(frame.p, frame.seq));
+        return frame.p;
+      default:
+        this.#request(frame);
+        return 'p' in frame ? (frame.p ?? 0) : 0;
+    }
   }
 
   /** A higher epoch takes over; the same client may say hello again; anybody else is refused. */
@@ -175,9 +173,9 @@ export class Supervisor {
       return;
     }
     this.#attached = client;
-    this.#upload = undefined;
+    this.#answers.attach(client.epoch);
+    this.#dropUpload();
     this.#highestId = 0;
-    this.#out.clear();
     this.#heard();
     const running = this.#running;
     if (running === undefined || now === undefined || client.epoch === now.epoch) {
@@ -195,7 +193,7 @@ export class Supervisor {
   }
 
   #welcome(): void {
-    this.#say({
+    this.#answers.say({
       t: 'welcome',
       executor: this.#identity.executor,
       node: this.#identity.node,
@@ -211,38 +209,66 @@ export class Supervisor {
     if (this.#heldSince !== undefined) this.#heldSince = performance.now();
   }
 
-  #data(frame: Extract<ToExecutor, { t: 'data' }>): void {
+  /** Nothing of what follows belongs to it. */
+  #refuseFrame(reason: FrameRefusal): 0 {
+    this.#answers.refuse(reason);
+    return 0;
+  }
+
+  /** What belongs to an upload that has failed is passed over. */
+  #payload(bytes: Buffer): void {
     const upload = this.#upload;
-    if (upload === undefined || upload.request.id !== frame.id) return;
-    const part = Buffer.from(frame.data, 'base64');
-    if (frame.seq !== upload.seq || part.length === 0 || upload.received + part.length > upload.request.size) {
-      this.#upload = undefined;
-      this.#fail(upload.request, new Refusal('invalid', 'the parts do not make what was announced'));
+    if (upload === undefined) return;
+    this.#withUpload(upload.request.id, () => upload.add(bytes));
+    if (this.#upload === upload && upload.complete) this.#finishUpload(upload);
+  }
+
+  /** Does something for the upload of that request, if it is still under way; a refusal ends it. */
+  #withUpload(id: number, work: (upload: Upload) => void): void {
+    const upload = this.#upload;
+    if (upload === undefined || upload.request.id !== id) return;
+    try {
+      work(upload);
+    } catch (error) {
+      this.#dropUpload();
+      this.#answers.fail(upload.request, error);
+    }
+  }
+
+  #dropUpload(): void {
+    this.#upload?.discard();
+    this.#upload = undefined;
+  }
+
+  /** What can be said before the bytes have come is said before they are written anywhere. */
+  #beginUpload(request: UploadRequest): void {
+    let draft: Draft | undefined;
+    try {
+      if (request.t === 'place') this.#checkPlace(request.path);
+      else if (request.t === 'write') this.#checkWrite(request.path);
+      else if (this.#phase !== 'new') throw new Refusal('phase', 'a policy is set already');
+      if (request.t !== 'open') draft = this.#workspace.draft();
+    } catch (error) {
+      this.#answers.fail(request, error);
       return;
     }
-    upload.seq += 1;
-    upload.received += part.length;
-    upload.parts.push(part);
-    this.#finishUpload(upload);
+    const upload = new Upload(request, draft);
+    this.#upload = upload;
+    const { p = 0 } = request;
+    this.#withUpload(request.id, () => upload.announce(p, undefined));
+    if (this.#upload === upload && upload.complete) this.#finishUpload(upload);
   }
 
   #finishUpload(upload: Upload): void {
-    if (upload.received < upload.request.size) return;
     this.#upload = undefined;
-    const bytes = Buffer.concat(upload.parts);
-    this.#answer(upload.request, () => {
-      if (sha256(bytes) !== upload.request.sha256) throw new Refusal('invalid', 'the bytes have another hash');
-      switch (upload.request.t) {
-        case 'open':
-          return { result: this.#open(bytes) };
-        case 'place':
-          return { result: this.#place(upload.request, bytes) };
-        case 'write':
-          return { result: this.#write(upload.request, bytes) };
-        default:
-          throw new Error('unreachable upload');
-      }
+    const { request, draft } = upload;
+    this.#answers.answer(request, () => {
+      const bytes = upload.finish();
+      if (request.t === 'open') return { result: this.#open(bytes) };
+      if (draft === undefined) throw new Error('unreachable: an upload without a draft');
+      return { result: request.t === 'place' ? this.#place(request, draft) : this.#write(request, draft) };
     });
+    upload.discard();
   }
 
   #request(request: ExecutorRequest): void {
@@ -254,59 +280,48 @@ export class Supervisor {
     this.#highestId = request.id;
     if (this.#upload !== undefined) {
       const unfinished = this.#upload.request;
-      this.#upload = undefined;
-      this.#fail(unfinished, new Refusal('invalid', 'the parts were not all sent'));
+      this.#dropUpload();
+      this.#answers.fail(unfinished, new Refusal('invalid', 'the parts were not all sent'));
     }
-    if (isAudited(request.t) && this.#audit.full && request.t !== 'quiesce' && request.t !== 'take') {
-      this.#fail(request, new Refusal('audit-full', 'the audit log is full'));
+    if (isAudited(request.t) && this.#audit.full && request.t !== 'quiesce' && request.t !== 'collect') {
+      this.#answers.fail(request, new Refusal('audit-full', 'the audit log is full'));
       return;
     }
     switch (request.t) {
       case 'open':
       case 'place':
       case 'write':
-        this.#upload = { request, parts: [], received: 0, seq: 0 };
-        this.#finishUpload(this.#upload);
+        this.#beginUpload(request);
         return;
       case 'seal':
-        this.#answer(request, () => ({ result: this.#seal() }));
+        this.#answers.answer(request, () => ({ result: this.#seal() }));
         return;
       case 'probe':
         this.#probe(request);
         return;
       case 'read':
-        this.#answer(request, () => {
-          this.#expectPhase('ready', 'quiesced', 'held');
-          if (!this.#mayRead(request.path, request.by)) throw new Refusal('denied', 'not a readable file');
-          const { bytes, ...found } = this.#workspace.read(request.path);
-          return { result: { ...found, size: bytes.length }, bytes };
-        });
-        return;
-      case 'take':
-        this.#answer(request, () => {
-          this.#expectPhase('quiesced', 'held');
-          if (!this.#policy?.writable.includes(request.path)) throw new Refusal('denied', 'not a writable file');
-          const { bytes, ...found } = this.#workspace.read(request.path);
-          return { result: { ...found, size: bytes.length }, bytes };
-        });
+        this.#read(request);
         return;
       case 'run':
         this.#run(request);
         return;
       case 'deny':
-        this.#answer(request, () => ({ result: {} }));
+        this.#answers.answer(request, () => ({ result: {} }));
         return;
       case 'quiesce':
         void this.#quiesce(request);
         return;
       case 'manifest':
-        this.#answer(request, () => {
+        this.#answers.answer(request, () => {
           const bytes = Buffer.from(canonicalJson(this.#workspace.report()));
           return { result: { size: bytes.length, sha256: sha256(bytes) }, bytes };
         });
         return;
+      case 'collect':
+        this.#collect(request);
+        return;
       case 'audit':
-        this.#answer(request, () => {
+        this.#answers.answer(request, () => {
           const bytes = this.#audit.read();
           const { entries, head } = this.#audit;
           return { result: { size: bytes.length, sha256: sha256(bytes), entries, head }, bytes };
@@ -316,39 +331,31 @@ export class Supervisor {
   }
 
   #open(bytes: Buffer): ExecutorResult<'open'> {
-    if (this.#phase !== 'new') throw new Refusal('phase', 'a policy is set already');
-    let value: unknown;
-    try {
-      value = JSON.parse(bytes.toString('utf8'));
-    } catch {
-      throw new Refusal('invalid', 'the policy is no JSON');
-    }
-    const parsed = Policy.safeParse(value);
-    if (!parsed.success) throw new Refusal('invalid', 'the policy does not have the agreed form');
-    checkPolicy(parsed.data);
+    const policy = checkedPolicy(bytes);
     // Links first: a scratch folder may lie in a node_modules.
-    this.#workspace.linkModules(parsed.data.modules ?? [], dependencyPaths.root);
-    this.#workspace.makeScratch(parsed.data.scratch);
-    this.#policy = parsed.data;
+    this.#workspace.linkModules(policy.modules ?? [], dependencyPaths.root);
+    this.#workspace.makeScratch(policy.scratch);
+    this.#policy = policy;
+    this.#readable = new Set<string>([...policy.readable, ...policy.writable]);
+    this.#writable = new Set<string>(policy.writable);
     this.#phase = 'placing';
-    return { policy: digestOf(parsed.data) };
+    return { policy: digestOf(policy) };
   }
 
-  #place(request: Extract<ExecutorRequest, { t: 'place' }>, bytes: Buffer): ExecutorResult<'place'> {
+  #checkPlace(path: RelPath): void {
     this.#expectPhase('placing');
-    checkPath(request.path);
-    if (this.#policy?.scratch.some((folder) => isWithin(request.path, folder))) {
+    checkPath(path);
+    if (this.#policy?.scratch.some((folder) => isWithin(path, folder))) {
       throw new Refusal('denied', 'lies in a scratch folder');
     }
     if (this.#placed.size >= channelBounds.files) throw new Refusal('too-large', 'too many files');
-    this.#workspace.place(request.path, request.mode, bytes);
-    this.#placedBytes += bytes.length;
-    this.#placed.set(request.path, {
-      path: request.path,
-      mode: request.mode,
-      size: bytes.length,
-      sha256: request.sha256,
-    });
+  }
+
+  #place(request: Extract<ExecutorRequest, { t: 'place' }>, draft: Draft): ExecutorResult<'place'> {
+    const { path, mode, size, sha256: hash } = request;
+    this.#workspace.place(path, mode, draft);
+    this.#placedBytes += size;
+    this.#placed.set(path, { path, mode, size, sha256: hash });
     return {};
   }
 
@@ -358,22 +365,93 @@ export class Supervisor {
     return { files: this.#placed.size, bytes: this.#placedBytes, manifest: manifestDigest([...this.#placed.values()]) };
   }
 
-  #write(request: Extract<ExecutorRequest, { t: 'write' }>, bytes: Buffer): ExecutorResult<'write'> {
+  #checkWrite(path: RelPath): void {
     this.#expectPhase('ready');
-    checkPath(request.path);
-    if (!this.#policy?.writable.includes(request.path)) throw new Refusal('denied', 'not a writable file');
-    this.#workspace.write(request.path, bytes, request.expected);
+    checkPath(path);
+    if (!this.#writable.has(path)) throw new Refusal('denied', 'not a writable file');
+  }
+
+  #write(request: Extract<ExecutorRequest, { t: 'write' }>, draft: Draft): ExecutorResult<'write'> {
+    // Again: bytes take their time, and the work may have been ended meanwhile.
+    this.#checkWrite(request.path);
+    this.#workspace.write(request.path, draft, request.expected);
     // Read back: the answer is what is there, not what was sent.
-    const found = this.#workspace.read(request.path);
+    const found = this.#workspace.entry(request.path);
     if (found.sha256 !== request.sha256) throw new Refusal('io', 'other bytes were read back');
     return { sha256: found.sha256 };
   }
 
   #mayRead(path: string, by: 'agent' | 'person'): boolean {
-    const policy = this.#policy;
-    if (policy === undefined || !parseRelPath(path).ok) return false;
-    const listed = (paths: readonly string[]) => paths.includes(path);
-    return listed(policy.readable) || listed(policy.writable) || (by === 'person' && this.#placed.has(path));
+    if (!parseRelPath(path).ok) return false;
+    return this.#readable.has(path) || (by === 'person' && this.#placed.has(path));
+  }
+
+  #read(request: Extract<ExecutorRequest, { t: 'read' }>): void {
+    let file: OpenFile;
+    try {
+      this.#expectPhase('ready', 'quiesced', 'held');
+      if (!this.#mayRead(request.path, request.by)) throw new Refusal('denied', 'not a readable file');
+      if (this.#openFiles >= channelBounds.openFiles) throw new Refusal('busy', 'too many files wait to be taken');
+      file = this.#workspace.open(request.path);
+    } catch (error) {
+      this.#answers.fail(request, error);
+      return;
+    }
+    const { size, mode } = file;
+    if (size <= channelBounds.chunkBytes) {
+      this.#answers.answer(request, () => {
+        const bytes = file.read(size);
+        return { result: { size, sha256: sha256(bytes), mode }, bytes };
+      });
+      file.close();
+      return;
+    }
+    const carry = this.#answers.carryFile(request.id, file, null);
+    this.#openFiles += 1;
+    const over = (): void => {
+      this.#openFiles -= 1;
+      file.close();
+    };
+    this.#answers.stream(
+      request,
+      mapped(carry, (hash) => ({ result: { size, sha256: hash, mode } })),
+      over,
+    );
+  }
+
+  #collect(request: Extract<ExecutorRequest, { t: 'collect' }>): void {
+    try {
+      this.#expectPhase('quiesced', 'held');
+    } catch (error) {
+      this.#answers.fail(request, error);
+      return;
+    }
+    this.#answers.stream(request, this.#collected(request.id), () => {});
+  }
+
+  /** One look at everything: what the report says of a writable file is what was sent of it. */
+  *#collected(id: number): Generator<OutgoingFrame, Answer<'collect'>> {
+    const files: FileEntry[] = [];
+    const odd: string[] = [];
+    let whole = true;
+    for (const found of this.#workspace.walk()) {
+      if (found.kind === 'cut') whole = false;
+      else if (found.kind === 'odd') odd.push(found.path);
+      else if (!this.#writable.has(found.path)) files.push(this.#workspace.entry(found.path));
+      else {
+        const file = this.#workspace.open(found.path);
+        try {
+          const { size, mode } = file;
+          const hash = yield* this.#answers.carryFile(id, file, { path: found.path, mode });
+          files.push({ path: found.path, mode, size, sha256: hash });
+        } finally {
+          file.close();
+        }
+      }
+    }
+    const report: WorkspaceReport = { files, odd, whole };
+    const bytes = Buffer.from(canonicalJson(report));
+    return { result: { size: bytes.length, sha256: sha256(bytes) }, bytes };
   }
 
   #run(request: Extract<ExecutorRequest, { t: 'run' }>): void {
@@ -382,10 +460,10 @@ export class Supervisor {
       this.#expectPhase('ready');
       if (declared === undefined) throw new Refusal('denied', 'not a declared command');
       if (this.#running !== undefined) throw new Refusal('busy', 'another command runs');
-      const mark = this.#record(request, 'started', {});
-      this.#say({ t: 'started', id: request.id, a: mark });
+      const mark = this.#answers.record(request, 'started', {});
+      this.#answers.say({ t: 'started', id: request.id, a: mark });
     } catch (error) {
-      this.#fail(request, error);
+      this.#answers.fail(request, error);
       return;
     }
     const command = runWorker(declared, this.#meter);
@@ -397,12 +475,12 @@ export class Supervisor {
       const { output, ...facts } = done;
       const result = { ...facts, size: output.length, sha256: sha256(output) };
       // Recorded in any case; told only to the client that asked.
-      if (startedUnder === this.#attached?.epoch) this.#answer(request, () => ({ result, bytes: output }));
-      else this.#record(request, 'done', result);
+      if (startedUnder === this.#attached?.epoch) this.#answers.answer(request, () => ({ result, bytes: output }));
+      else this.#answers.record(request, 'done', result);
     });
     finished.catch((error: unknown) => {
       this.#running = undefined;
-      this.#fail(request, error);
+      this.#answers.fail(request, error);
     });
   }
 
@@ -411,24 +489,27 @@ export class Supervisor {
     const running = this.#running;
     running?.command.stop('cancelled');
     await running?.command.result;
+    await this.#firstReport?.catch(() => {});
     await this.#probing;
     const swept = await sweepWorkers();
     this.#sayBeat();
-    this.#answer(request, () => ({ result: { empty: swept.empty, killed: swept.found, ms: swept.ms } }));
+    this.#answers.answer(request, () => ({ result: { empty: swept.empty, killed: swept.found, ms: swept.ms } }));
   }
 
   #probe(request: Extract<ExecutorRequest, { t: 'probe' }>): void {
     if (this.#running !== undefined || this.#probing !== undefined) {
-      this.#fail(request, new Refusal('busy', 'another process runs'));
+      this.#answers.fail(request, new Refusal('busy', 'another process runs'));
       return;
     }
-    this.#probing = insideReport()
+    const report = this.#firstReport ?? insideReport();
+    this.#firstReport = undefined;
+    this.#probing = report
       .then(
         (report) => {
           const bytes = Buffer.from(canonicalJson(report));
-          this.#answer(request, () => ({ result: { size: bytes.length, sha256: sha256(bytes) }, bytes }));
+          this.#answers.answer(request, () => ({ result: { size: bytes.length, sha256: sha256(bytes) }, bytes }));
         },
-        (error: unknown) => this.#fail(request, error),
+        (error: unknown) => this.#answers.fail(request, error),
       )
       .finally(() => {
         this.#probing = undefined;
@@ -438,138 +519,9 @@ export class Supervisor {
   #expectPhase(...allowed: readonly ExecutorPhase[]): void {
     if (!allowed.includes(this.#phase)) throw new Refusal('phase', `the sandbox is ${this.#phase}`);
   }
-
-  /** Does the work, records it, answers. The record comes first: what could not be recorded is not answered with done. */
-  #answer<O extends ExecutorOp>(
-    request: Extract<ExecutorRequest, { t: O }>,
-    work: () => { readonly result: ExecutorResult<O>; readonly bytes?: Buffer },
-  ): void {
-    let done: { readonly result: ExecutorResult<O>; readonly bytes?: Buffer };
-    let mark: AuditMark | null;
-    try {
-      done = work();
-      // What a command printed is bounded by itself; that it ran must not be answered with a refusal.
-      const waits = request.t === 'run' ? 0 : (done.bytes?.length ?? 0);
-      if (this.#queuedBytes + waits > channelBounds.queuedBytes && waits > 0) {
-        throw new Refusal('busy', 'too many bytes wait to be taken');
-      }
-      mark = isAudited(request.t) ? this.#record(request, 'done', done.result) : null;
-    } catch (error) {
-      this.#fail(request, error);
-      return;
-    }
-    this.#out.send(this.#carry(request.id, done.bytes, { t: 'done', id: request.id, result: done.result, a: mark }));
-  }
-
-  #fail(request: ExecutorRequest, error: unknown): void {
-    const refusal = error instanceof Refusal ? error : new Refusal('io', `defect: ${String(error)}`);
-    let mark: AuditMark | null = null;
-    if (isAudited(request.t)) {
-      try {
-        mark = this.#record(request, 'failed', { code: refusal.code });
-      } catch {
-        // Not recorded: the Kernel sees an answer without a mark, and its chain says so.
-      }
-    }
-    const message = refusal.message.slice(0, 1024);
-    this.#say({ t: 'fail', id: request.id, code: refusal.code, message, a: mark });
-  }
-
-  #record(
-    request: ExecutorRequest,
-    phase: 'started' | 'done' | 'failed',
-    result: Readonly<Record<string, unknown>>,
-  ): AuditMark {
-    return this.#audit.append({ id: request.id, op: request.t, phase, request: auditRequest(request), result });
-  }
-
-  #refuseFrame(reason: FrameRefusal): void {
-    this.#refusals += 1;
-    // Before the first client there is no session that it could concern.
-    if (this.#attached === undefined || this.#refusals > channelBounds.recordedRefusals) return;
-    let mark: AuditMark | null = null;
-    try {
-      mark = this.#audit.append({ id: null, op: 'frame', phase: 'refused', request: {}, result: { reason } });
-    } catch {
-      // The log is full: see #fail.
-    }
-    this.#say({ t: 'refused', reason, a: mark });
-  }
-
-  #say(body: Body<FromExecutor>): void {
-    this.#out.send([this.#line(body)].values());
-  }
-
-  /** An answer as lines. Its bytes count from here on until the last line is made or the answer is given up. */
-  #carry(id: number, bytes: Buffer = Buffer.alloc(0), last: Body<FromExecutor>): Iterator<string | Buffer> {
-    const lines = this.#linesOf(id, bytes, last);
-    let waiting = bytes.length;
-    this.#queuedBytes += waiting;
-    const over = (): void => {
-      this.#queuedBytes -= waiting;
-      waiting = 0;
-    };
-    return {
-      next: () => {
-        const line = lines.next();
-        if (line.done === true) over();
-        return line;
-      },
-      // Not the generator's own: one that has not begun would not hear of it.
-      return: () => {
-        over();
-        return { done: true, value: undefined };
-      },
-    };
-  }
-
-  *#linesOf(id: number, bytes: Buffer, last: Body<FromExecutor>): Generator<string | Buffer> {
-    for (let seq = 0; seq * channelBounds.chunkBytes < bytes.length; seq += 1) {
-      const start = seq * channelBounds.chunkBytes;
-      const data = bytes.subarray(start, start + channelBounds.chunkBytes).toString('base64');
-      // Put together by hand: base64 needs no escaping, and most of what is sent is this.
-      const envelope = this.#line({ t: 'data', id, seq, data: '' }).slice(0, -'"}'.length);
-      yield Buffer.from(`${envelope}${data}"}\n`, 'latin1');
-    }
-    yield this.#line(last);
-  }
-
-  #line(body: Body<FromExecutor>): string {
-    return JSON.stringify({ v: executorProtocol, n: this.#identity.nonce, e: this.#attached?.epoch ?? 0, ...body });
-  }
 }
 
-function checkPath(path: string): void {
-  const parsed = parseRelPath(path);
-  if (!parsed.ok) throw new Refusal('invalid', `path: ${parsed.reason}`);
-}
-
-/** What the schema can't say: rules of paths, no file in scratch, no writable file that could be taken for another. */
-function checkPolicy(policy: Policy): void {
-  for (const path of [...policy.readable, ...policy.writable, ...policy.scratch]) checkPath(path);
-  for (const path of policy.modules ?? []) {
-    checkPath(path);
-    if (!/(?:^|\/)node_modules$/.test(path)) throw new Refusal('invalid', `${path}: not a node_modules folder`);
-  }
-  const files = [...policy.readable, ...policy.writable];
-  for (const folder of policy.scratch) {
-    const inside = files.some((path) => isWithin(path, folder));
-    const nested = policy.scratch.some((other) => other !== folder && isWithin(other, folder));
-    if (inside || nested)
-      throw new Refusal('invalid', `${folder}: a scratch folder can't hold declared files or folders`);
-  }
-  const owners = new Map<string, string>(files.map((path) => [pathKey(path), path]));
-  for (const path of files) {
-    const writable = policy.writable.some((other) => pathKey(other) === pathKey(path));
-    if (writable && owners.get(pathKey(path)) !== path) {
-      throw new Refusal('invalid', `${path}: differs from another path only in case`);
-    }
-  }
-  if (new Set(policy.commands.map(({ id }) => id)).size !== policy.commands.length) {
-    throw new Refusal('invalid', 'two commands have the same id');
-  }
-}
-
-function isWithin(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(`${folder}/`);
+/** The same frames, with another end. */
+function* mapped<A, B>(frames: Generator<OutgoingFrame, A>, change: (end: A) => B): Generator<OutgoingFrame, B> {
+  return change(yield* frames);
 }

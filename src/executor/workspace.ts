@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   chmodSync,
   chownSync,
@@ -19,15 +20,8 @@ import {
   type Stats,
 } from 'node:fs';
 import { join } from 'node:path';
-import {
-  channelBounds,
-  dependencyPaths,
-  placedMode,
-  workerId,
-  type ExecutorFailure,
-  type WorkspaceReport,
-} from '../protocol/executor.ts';
-import { sha256 } from '../protocol/hash.ts';
+import { channelBounds, dependencyPaths, placedMode, workerId, type ExecutorFailure } from '../protocol/executor.ts';
+import type { WorkspaceReport } from '../protocol/executor-answers.ts';
 import { parseRelPath } from '../protocol/paths.ts';
 import type { FileEntry, RelPath, Sha256 } from '../protocol/primitives.ts';
 
@@ -41,18 +35,45 @@ export class Refusal extends Error {
   }
 }
 
-export interface FoundFile {
-  readonly bytes: Buffer;
+/** A file that is open for reading: what was opened is what is read, whatever happens to its name meanwhile. */
+export interface OpenFile {
+  readonly size: number;
   /** As declared at placing, not as widened for the worker. */
   readonly mode: number;
-  readonly sha256: Sha256;
+  /**
+   * The next bytes, at most `most` of them and fewer only at the end. Throws Refusal `conflict` where the file turns out
+   * to have another size than at its opening.
+   */
+  read(most: number): Buffer;
+  close(): void;
+}
+
+/** One thing that lies in the workspace. What is no plain file of root is odd. */
+export type WalkEntry =
+  | { readonly kind: 'file'; readonly path: RelPath }
+  | { readonly kind: 'odd'; readonly path: string }
+  /** A bound ended the walk. */
+  | { readonly kind: 'cut' };
+
+/** New bytes on their way into the workspace, beside what they will replace. */
+export interface Draft {
+  /** Throws Refusal `no-space`. */
+  add(bytes: Uint8Array): void;
+  /** Makes it a file of that name with the declared mode. Throws Refusal. */
+  keep(path: RelPath, mode: number): void;
+  /** Nothing is left of it; also after `keep`. Never throws. */
+  discard(): void;
 }
 
 const readOnly = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const folderOnly = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const createOnly = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-/** Walk bound: folders and odd entries count as well. */
+/** Walk bounds: folders and odd entries count as well. */
 const maxEntries = 40_000;
+const maxFiles = 20_000;
+const maxOdd = 256;
+/** Bytes that are read at a time where a file is only hashed. */
+const hashedAtOnce = 256 * 1024;
 
 /**
  * The files in the sandbox. Everything outside scratch belongs to root and can't be written by the worker, so nobody
@@ -101,71 +122,146 @@ export class Workspace {
     }
   }
 
-  /** Puts a file that must not exist yet. Throws Refusal. */
-  place(path: RelPath, mode: number, bytes: Buffer): void {
-    this.#makeFolders(parentsOf(path), path);
-    if (this.#lstat(path) !== undefined) throw new Refusal('conflict', 'exists already');
-    this.#put(path, mode, bytes);
+  /** Throws Refusal `no-space`. The caller keeps or discards it. */
+  draft(): Draft {
+    this.#temporaries += 1;
+    const name = join(this.#root, `.escrow-${process.pid}-${this.#temporaries}.tmp`);
+    let file: number | undefined;
+    try {
+      file = openSync(name, createOnly, 0o600);
+    } catch (error) {
+      throw refusalOf(error);
+    }
+    const close = (): void => {
+      if (file !== undefined) closeSync(file);
+      file = undefined;
+    };
+    return {
+      add: (bytes) => {
+        if (file === undefined) throw new Error('the draft is closed');
+        try {
+          writeAll(file, bytes);
+        } catch (error) {
+          throw refusalOf(error);
+        }
+      },
+      keep: (path, mode) => {
+        if (file === undefined) throw new Error('the draft is closed');
+        try {
+          fchmodSync(file, placedMode(mode));
+          close();
+          this.#within(path, (folder) => renameSync(name, `${folder}/${nameOf(path)}`));
+        } catch (error) {
+          throw refusalOf(error);
+        }
+        this.#declaredModes.set(path, mode);
+      },
+      discard: () => {
+        close();
+        removeIfThere(name);
+      },
+    };
   }
 
-  /** Throws Refusal: not-found, invalid (no regular file), too-large. */
-  read(path: RelPath): FoundFile {
-    this.#checkParents(path);
-    const bytes = this.#bytes(path);
-    return { bytes, mode: this.#modeOf(path), sha256: sha256(bytes) };
+  /** Makes a draft a file that must not exist yet. Throws Refusal. */
+  place(path: RelPath, mode: number, draft: Draft): void {
+    this.#makeFolders(parentsOf(path), path);
+    if (this.#lstat(path) !== undefined) throw new Refusal('conflict', 'exists already');
+    draft.keep(path, mode);
   }
 
   /**
-   * Replaces a file's bytes if it still has the expected hash (null: if it does not exist). The new bytes are written
-   * beside it and renamed over it, so that a full file system leaves the old ones. Throws Refusal: conflict, no-space.
+   * Replaces a file by a draft if it still has the expected hash (null: if it does not exist). The draft is renamed over
+   * it, so that a full file system leaves the old bytes. Throws Refusal: conflict, no-space.
    */
-  write(path: RelPath, bytes: Buffer, expected: Sha256 | null): void {
+  write(path: RelPath, draft: Draft, expected: Sha256 | null): void {
     this.#checkWritePlace(path);
     const exists = this.#lstat(path) !== undefined;
     if (expected === null) {
       if (exists) throw new Refusal('conflict', 'exists already');
     } else {
       if (!exists) throw new Refusal('conflict', 'does not exist any more');
-      if (sha256(this.#bytes(path)) !== expected) throw new Refusal('conflict', 'has other bytes than expected');
+      if (this.entry(path).sha256 !== expected) throw new Refusal('conflict', 'has other bytes than expected');
     }
     this.#makeFolders(parentsOf(path), path);
-    this.#put(path, exists ? this.#modeOf(path) : 0o644, bytes);
+    draft.keep(path, exists ? this.#modeOf(path) : 0o644);
+  }
+
+  /** Throws Refusal: not-found, invalid (no plain file, or behind a link), too-large. The caller closes it. */
+  open(path: RelPath): OpenFile {
+    const file = this.#within(path, (folder) => openSync(`${folder}/${nameOf(path)}`, readOnly));
+    try {
+      const stats = fstatSync(file);
+      if (!isPlain(stats)) throw new Refusal('invalid', 'is not a plain file of the workspace');
+      if (stats.size > channelBounds.fileBytes) throw new Refusal('too-large', `has ${stats.size} bytes`);
+      return openFile(file, stats.size, this.#declared(path, stats));
+    } catch (error) {
+      closeSync(file);
+      throw error;
+    }
+  }
+
+  /** A file's size, mode and hash. Throws as `open` does. */
+  entry(path: RelPath): FileEntry {
+    const file = this.open(path);
+    try {
+      const hash = createHash('sha256');
+      for (let left = file.size; left > 0; left -= hashedAtOnce) hash.update(file.read(hashedAtOnce));
+      return { path, mode: file.mode, size: file.size, sha256: hash.digest('hex') as Sha256 };
+    } finally {
+      file.close();
+    }
   }
 
   /** All regular files outside scratch, by path; everything else there is odd. Bounded. */
   report(): WorkspaceReport {
     const files: FileEntry[] = [];
     const odd: string[] = [];
+    for (const found of this.walk()) {
+      if (found.kind === 'cut') return { files, odd, whole: false };
+      if (found.kind === 'odd') odd.push(found.path);
+      else files.push(this.entry(found.path));
+    }
+    return { files, odd, whole: true };
+  }
+
+  /** What lies in the workspace outside scratch, in the order of its folders. Bounded. */
+  *walk(): Generator<WalkEntry> {
     const folders = [''];
     let entries = 0;
+    let files = 0;
+    let odd = 0;
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
       const directory = opendirSync(join(this.#root, folder));
       try {
         for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
           entries += 1;
-          if (entries > maxEntries || odd.length >= 256 || files.length >= 20_000) return { files, odd, whole: false };
+          if (entries > maxEntries || odd >= maxOdd || files >= maxFiles) {
+            yield { kind: 'cut' };
+            return;
+          }
           const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
           if (this.#scratch.includes(path)) continue;
           const stats = lstatSync(join(this.#root, path));
           if (stats.isDirectory()) {
-            if (stats.uid !== 0) odd.push(path.slice(0, 2000));
             folders.push(path);
-            continue;
+            if (stats.uid === 0) continue;
+          } else {
+            if (stats.isSymbolicLink() && stats.uid === 0 && this.#isPackageLink(path)) continue;
+            const parsed = parseRelPath(path);
+            if (parsed.ok && isPlain(stats) && stats.size <= channelBounds.fileBytes) {
+              files += 1;
+              yield { kind: 'file', path: parsed.path };
+              continue;
+            }
           }
-          if (stats.isSymbolicLink() && stats.uid === 0 && this.#isPackageLink(path)) continue;
-          const parsed = parseRelPath(path);
-          if (!parsed.ok || !isPlain(stats) || stats.size > channelBounds.fileBytes) {
-            odd.push(path.slice(0, 2000));
-            continue;
-          }
-          const bytes = this.#bytes(parsed.path);
-          files.push({ path: parsed.path, mode: this.#modeOf(parsed.path), size: bytes.length, sha256: sha256(bytes) });
+          odd += 1;
+          yield { kind: 'odd', path: path.slice(0, 2000) };
         }
       } finally {
         directory.closeSync();
       }
     }
-    return { files, odd, whole: true };
   }
 
   /** Only root can have made it: the worker owns no folder outside scratch. All the same it must lead where ours do. */
@@ -176,44 +272,9 @@ export class Workspace {
     );
   }
 
-  #put(path: RelPath, declared: number, bytes: Buffer): void {
-    this.#temporaries += 1;
-    const name = `.escrow-${process.pid}-${this.#temporaries}.tmp`;
-    this.#within(path, (folder) => this.#putIn(`${folder}/${nameOf(path)}`, `${folder}/${name}`, declared, bytes));
-    this.#declaredModes.set(path, declared);
-  }
-
-  #putIn(target: string, beside: string, declared: number, bytes: Buffer): void {
-    let file: number | undefined;
-    try {
-      file = openSync(beside, createOnly, 0o600);
-      writeAll(file, bytes);
-      fchmodSync(file, placedMode(declared));
-      closeSync(file);
-      file = undefined;
-      renameSync(beside, target);
-    } catch (error) {
-      if (file !== undefined) closeSync(file);
-      removeIfThere(beside);
-      throw refusalOf(error);
-    }
-  }
-
-  #bytes(path: RelPath): Buffer {
-    const file = this.#within(path, (folder) => openSync(`${folder}/${nameOf(path)}`, readOnly));
-    try {
-      const stats = fstatSync(file);
-      if (!isPlain(stats)) throw new Refusal('invalid', 'is not a plain file of the workspace');
-      if (stats.size > channelBounds.fileBytes) throw new Refusal('too-large', `has ${stats.size} bytes`);
-      return readAll(file, stats.size);
-    } finally {
-      closeSync(file);
-    }
-  }
-
   /**
-   * Hands out a name for the folder that holds a path. Each folder is opened in the one before, and none that is a link
-   * is: whatever is swapped meanwhile, by whomever, the name leads to a folder of the workspace.
+   * Hands out a name for the folder that holds a path. Each folder is opened in the one before, none that is a link, and
+   * each belongs to root: whatever is swapped meanwhile, by whomever, the name leads to a folder of the workspace.
    */
   #within<T>(path: RelPath, use: (folder: string) => T): T {
     let folder: number | undefined;
@@ -223,6 +284,7 @@ export class Workspace {
         const next = openSync(`/proc/self/fd/${folder}/${segment}`, folderOnly);
         closeSync(folder);
         folder = next;
+        checkFolder(fstatSync(folder), segment);
       }
       return use(`/proc/self/fd/${folder}`);
     } catch (error) {
@@ -233,7 +295,11 @@ export class Workspace {
   }
 
   #modeOf(path: RelPath): number {
-    const actual = lstatSync(join(this.#root, path)).mode & 0o777;
+    return this.#declared(path, lstatSync(join(this.#root, path)));
+  }
+
+  #declared(path: RelPath, stats: Stats): number {
+    const actual = stats.mode & 0o777;
     const declared = this.#declaredModes.get(path);
     return declared !== undefined && placedMode(declared) === actual ? declared : actual;
   }
@@ -250,14 +316,6 @@ export class Workspace {
     for (const parent of prefixesOf(parentsOf(path))) {
       const stats = this.#lstat(parent);
       if (stats !== undefined) checkFolder(stats, parent);
-    }
-  }
-
-  #checkParents(path: RelPath): void {
-    for (const parent of prefixesOf(parentsOf(path))) {
-      const stats = this.#lstat(parent);
-      if (stats === undefined) throw new Refusal('not-found', 'does not exist');
-      checkFolder(stats, parent);
     }
   }
 
@@ -298,20 +356,36 @@ function prefixesOf(segments: readonly string[]): string[] {
   return segments.map((_, index) => segments.slice(0, index + 1).join('/'));
 }
 
-/** At most `size` bytes and one more to see growth; a file that changes while it is read is refused. */
-function readAll(file: number, size: number): Buffer {
-  const buffer = Buffer.alloc(size + 1);
-  let length = 0;
-  while (length <= size) {
-    const got = readSync(file, buffer, length, buffer.length - length, null);
-    if (got === 0) break;
-    length += got;
-  }
-  if (length !== size) throw new Refusal('conflict', 'changed while it was read');
-  return buffer.subarray(0, size);
+/** At the end one more byte is asked for, to see growth: a file that changes while it is read is refused. */
+function openFile(file: number, size: number, mode: number): OpenFile {
+  let left = size;
+  let open = true;
+  return {
+    size,
+    mode,
+    read(most) {
+      const wanted = Math.min(most, left);
+      const buffer = Buffer.allocUnsafeSlow(wanted === left ? wanted + 1 : wanted);
+      let length = 0;
+      while (length < buffer.length) {
+        const got = readSync(file, buffer, length, buffer.length - length, null);
+        if (got === 0) break;
+        length += got;
+        // A regular file gives less than was asked for at its end only.
+        if (length === wanted) break;
+      }
+      if (length !== wanted) throw new Refusal('conflict', 'changed while it was read');
+      left -= wanted;
+      return buffer.subarray(0, wanted);
+    },
+    close() {
+      if (open) closeSync(file);
+      open = false;
+    },
+  };
 }
 
-function writeAll(file: number, bytes: Buffer): void {
+function writeAll(file: number, bytes: Uint8Array): void {
   let offset = 0;
   while (offset < bytes.length) offset += writeSync(file, bytes, offset, bytes.length - offset, null);
 }

@@ -1,7 +1,7 @@
 // The channel when its peers die, lie, shout or are somebody else, with the real engine.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { insidePaths } from '../../src/protocol/executor.ts';
+import { channelBounds, executorProtocol, insidePaths } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
 import {
@@ -66,18 +66,18 @@ const nothing = { entries: 0, head: null };
 const edited = async (sandbox: Sandbox, text: string, from: string) => sandbox.write(path, bytesOf(text), sha256(from));
 
 describe('many bytes asked for at once', () => {
-  const large = { ...parts, files: [file('src/a.py', 'x'.repeat(15 * 1024 * 1024))], readable: [path] };
+  const large = { ...parts, files: [file('src/a.py', 'x'.repeat(2 * 1024 * 1024))], readable: [path] };
 
-  it('wait in the supervisor up to its bound; what is beyond is refused, and nothing else suffers', async () => {
+  it('wait open in the supervisor up to its bound; what is beyond is refused, and nothing else suffers', async () => {
     const sandbox = await bench.service.provision(bench.spec(large), async () => {});
-    const asked = await Promise.allSettled(Array.from({ length: 12 }, () => sandbox.read(path, 'agent')));
+    const asked = await Promise.allSettled(Array.from({ length: 100 }, () => sandbox.read(path, 'agent')));
     const refused = asked.filter((one) => one.status === 'rejected').map(({ reason }) => (reason as Error).message);
-    expect(refused).toContain('too many bytes wait to be taken');
+    expect(refused).toContain('too many files wait to be taken');
     expect(asked.filter((one) => one.status === 'fulfilled').length).toBeGreaterThan(0);
     // A command that ran is answered with its result, however much waits.
     const [ran] = await Promise.all([
       sandbox.run('true'),
-      Promise.allSettled(Array.from({ length: 12 }, () => sandbox.read(path, 'agent'))),
+      Promise.allSettled(Array.from({ length: 100 }, () => sandbox.read(path, 'agent'))),
     ]);
     expect(ran.end).toEqual({ kind: 'exit', code: 0 });
     expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
@@ -182,7 +182,7 @@ describe('attaching again', () => {
 
 describe('frames', () => {
   it.each([
-    ['half a frame', '{"v":1,"t":"run","id":7,"n":"'],
+    ['half a frame', '{"v":2,"t":"run","id":7,"n":"'],
     ['half a multibyte character', Buffer.from('{"x":"ü').subarray(0, -1).toString('latin1')],
     ['an endless line', 'x'.repeat(400_000)],
     ['garbage and NUL', '\0\0\u0001[[[[{{{\n\n}}}'],
@@ -202,6 +202,29 @@ describe('frames', () => {
     again!.detach();
   });
 
+  it('[28] of a Kernel that died in the middle of a file’s bytes do not poison the next one', async () => {
+    const spec = bench.spec(parts);
+    const sandbox = await bench.service.provision(spec, async () => {});
+    const recorded = sandbox.witness;
+    sandbox.detach();
+    const key = 'e'.repeat(32);
+    const bytes = 'x'.repeat(channelBounds.upChunkBytes);
+    await withClient(sandbox.engineId, async (client) => {
+      client.say({ e: 2, k: key, t: 'hello' });
+      await client.until(({ t, e }) => t === 'welcome' && e === 2);
+      const size = bytes.length;
+      const write = { t: 'write', id: 1, path, expected: sha256('old\n'), size, sha256: sha256(bytes), p: size };
+      client.say({ e: 2, k: key, ...write }, bytes.slice(0, 1000));
+    });
+    const later = await sandboxBench({ homeId: bench.homeId });
+    const again = await later.service.reattach({ ...spec, epoch: 3 }, sandbox.engineId, 3, recorded);
+    // Nothing was written, so nothing lies behind the record that acted.
+    const collection = await again!.collect();
+    expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
+    expect(textOf(collection.files[0]!.bytes)).toBe('old\n');
+    again!.detach();
+  });
+
   it('[28] [31] of a second client are refused, recorded and without effect', async () => {
     const { sandbox } = await sandboxWithSpec();
     await withClient(sandbox.engineId, async (client) => {
@@ -209,26 +232,75 @@ describe('frames', () => {
       client.say({ e: 1, k: 'f'.repeat(32), ...write });
       expect(await client.until(({ t }) => t === 'refused')).toMatchObject({ reason: 'not-attached' });
       client.say({ e: 1, k: 'f'.repeat(32), t: 'hello' });
-      client.say({ e: 1, k: 'f'.repeat(32), t: 'data', id: 1000, seq: 0, data: 'ZXZpbA==' });
+      // Its bytes are not taken for bytes: they are lines, and no frames.
+      client.say({ e: 1, k: 'f'.repeat(32), t: 'data', id: 1000, seq: 0, p: 4 }, 'evil');
       client.say({ e: 1, k: 'f'.repeat(32), t: 'quiesce', id: 1001 });
-      await client.until(() => client.frames.filter(({ t }) => t === 'refused').length === 4);
-      client.raw(`${JSON.stringify({ v: 1, n: 'a'.repeat(32), e: 9, k: 'f'.repeat(32), t: 'hello' })}\n`);
+      await client.until(() => client.frames.filter(({ t }) => t === 'refused').length === 5);
+      client.raw(
+        `${JSON.stringify({ v: executorProtocol, n: 'a'.repeat(32), e: 9, k: 'f'.repeat(32), t: 'hello' })}\n`,
+      );
       await client.until((frame) => frame.t === 'refused' && frame.reason === 'wrong-nonce');
     });
     expect(textOf((await sandbox.read(path, 'agent')).bytes)).toBe('old\n');
     expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
     const collection = await sandbox.collect();
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
-    expect(textOf(collection.auditLog!).match(/"op":"frame"/g)).toHaveLength(5);
+    expect(textOf(collection.auditLog!).match(/"op":"frame"/g)).toHaveLength(6);
     sandbox.detach();
   });
 
   it('of another version are refused as such', async () => {
     const { sandbox } = await sandboxWithSpec();
     await withClient(sandbox.engineId, async (client) => {
-      client.say({ v: 2, e: 9, k: 'f'.repeat(32), t: 'hello' });
+      client.say({ v: executorProtocol - 1, e: 9, k: 'f'.repeat(32), t: 'hello' });
       expect(await client.until(({ t }) => t === 'refused')).toMatchObject({ reason: 'wrong-version' });
     });
+    sandbox.detach();
+  });
+});
+
+describe('bytes', () => {
+  /** Whatever they are, they are no frames: newlines, braces, NUL, no UTF-8. */
+  const odd = (size: number): Buffer => {
+    const bytes = Buffer.alloc(size);
+    for (let index = 0; index < size; index += 1)
+      bytes[index] = [0x0a, 0x7b, 0x00, 0xff, 0x7d, index & 0xff][index % 6] ?? 0;
+    return bytes;
+  };
+  const { upChunkBytes, chunkBytes } = channelBounds;
+  it('come back as they were placed, at every size about the bounds of a frame and beyond 16 MiB', async () => {
+    const sizes = [
+      0,
+      1,
+      upChunkBytes - 1,
+      upChunkBytes,
+      upChunkBytes + 1,
+      chunkBytes,
+      chunkBytes + 1,
+      20 * 1024 * 1024,
+    ];
+    const files = sizes.map((size) => ({ path: pathOf(`data/${size}.bin`), mode: 0o644, bytes: odd(size) }));
+    const sandbox = await bench.provision({ files, writable: files.map((one) => one.path) });
+    for (const one of files) expect(Buffer.compare((await sandbox.read(one.path, 'agent')).bytes, one.bytes)).toBe(0);
+    const last = files.at(-1)!;
+    const other = Buffer.concat([last.bytes, Buffer.from('more')]);
+    await sandbox.write(last.path, other, sha256(last.bytes));
+    // The answers of several that are asked for at once are those of each.
+    const reads = await Promise.all(files.slice(0, -1).map((one) => sandbox.read(one.path, 'agent')));
+    expect(reads.map(({ bytes }) => bytes.length)).toEqual(sizes.slice(0, -1));
+    const collection = await sandbox.collect();
+    expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
+    expect(collection.files.map(({ path: name }) => name)).toEqual(files.map((one) => one.path));
+    expect(Buffer.compare(collection.files.at(-1)!.bytes, other)).toBe(0);
+    sandbox.detach();
+  });
+
+  it('that find no room leave the old ones, and what comes behind them is understood', async () => {
+    const old = odd(30 * 1024 * 1024);
+    const sandbox = await bench.provision({ files: [{ path, mode: 0o644, bytes: old }], writable: [path] });
+    await expect(sandbox.write(path, odd(50 * 1024 * 1024), sha256(old))).rejects.toMatchObject({ code: 'no-space' });
+    expect((await sandbox.read(path, 'agent')).sha256).toBe(sha256(old));
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
     sandbox.detach();
   });
 });

@@ -3,8 +3,9 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { replayAudit, ToExecutor } from '../../src/protocol/executor.ts';
+import { executorProtocol, replayAudit, resync, ToExecutor } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { fits } from '../../src/protocol/shape.ts';
 import { command, file, pathOf, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 import { supervisorClient } from '../fixtures/supervisor-client.ts';
 
@@ -38,12 +39,11 @@ const wellFormed = fc.oneof(
   fc.record({ t: fc.constant('read'), path: paths, by: fc.constantFrom('agent', 'person') }),
   fc.record({ t: fc.constant('write'), path: paths, expected: fc.oneof(hash, fc.constant(null)), size, sha256: hash }),
   fc.record({ t: fc.constant('place'), path: paths, mode: fc.nat(0o777), size, sha256: hash }),
-  fc.record({ t: fc.constant('data'), seq: fc.nat(1), data: fc.constantFrom('eA==', 'b2xkCg==', '') }),
+  fc.record({ t: fc.constant('data'), seq: fc.nat(1), p: fc.integer({ min: 1, max: 3 }) }),
   fc.record({ t: fc.constant('run'), command: fc.constantFrom('true', 'rm') }),
   fc.record({ t: fc.constant('deny'), request: fc.string({ maxLength: 30 }), reason: fc.string({ maxLength: 30 }) }),
   fc.record({ t: fc.constant('open'), size, sha256: hash }),
-  fc.record({ t: fc.constant('take'), path: paths }),
-  fc.record({ t: fc.constantFrom('cancel', 'manifest', 'seal', 'probe') }),
+  fc.record({ t: fc.constantFrom('cancel', 'manifest', 'seal', 'probe', 'collect') }),
 );
 const odd = fc.oneof(
   fc.constantFrom(null, -1, 1.5, 2 ** 31, Number.MAX_SAFE_INTEGER, true, '', 'x'.repeat(5000)),
@@ -51,10 +51,12 @@ const odd = fc.oneof(
   fc.constant([]),
 );
 const mutation = fc.record({
-  key: fc.constantFrom('t', 'path', 'size', 'sha256', 'data', 'id', 'v', 'e', 'n', 'extra'),
+  key: fc.constantFrom('t', 'path', 'size', 'sha256', 'p', 'id', 'v', 'e', 'n', 'extra'),
   value: odd,
 });
-const request = fc.record({ body: wellFormed, mutation: fc.option(mutation, { freq: 2 }) });
+/** What comes behind a frame: what it says, more, less, or something that looks like a frame. */
+const bytes = fc.constantFrom('', 'x', 'old', 'old\n', '{}\n', 'x'.repeat(70_000));
+const request = fc.record({ body: wellFormed, mutation: fc.option(mutation, { freq: 2 }), bytes });
 
 describe('a supervisor', () => {
   it(`outlives ${rounds} frames of any form, and does nothing that was not declared (seed ${seed})`, async () => {
@@ -73,11 +75,11 @@ describe('a supervisor', () => {
       await client.until(({ t, e }) => t === 'welcome' && e === 2);
       let id = 0;
       const kinds = new Map<string, number>();
-      for (const { body, mutation: change } of fc.sample(request, { numRuns: rounds, seed })) {
+      for (const { body, mutation: change, bytes: behind } of fc.sample(request, { numRuns: rounds, seed })) {
         // A part belongs to the request before it.
         if (body.t !== 'data') id += 1;
         const whole = {
-          v: 1,
+          v: executorProtocol,
           n: client.nonce,
           e: 2,
           k: key,
@@ -85,13 +87,15 @@ describe('a supervisor', () => {
           ...body,
           ...(change === null ? {} : { [change.key]: change.value }),
         };
-        const valid = ToExecutor.safeParse(whole).success;
+        const valid = fits(ToExecutor, whole);
         kinds.set(`${body.t} ${valid}`, (kinds.get(`${body.t} ${valid}`) ?? 0) + 1);
-        client.raw(`\n${JSON.stringify(whole)}\n`);
+        client.raw(`\n${JSON.stringify(whole)}\n${behind}`);
       }
       // Both kinds were among them.
       expect([...kinds.keys()].some((kind) => kind.endsWith('true'))).toBe(true);
       expect([...kinds.keys()].some((kind) => kind.endsWith('false'))).toBe(true);
+      // Whatever was announced and never came.
+      client.raw(resync);
       client.say({ e: 3, k: key, t: 'hello' });
       await client.until(({ t, e }) => t === 'welcome' && e === 3);
     } finally {

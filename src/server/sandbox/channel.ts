@@ -1,39 +1,44 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
-import type * as z from 'zod';
-import { BoundedLines } from '../../protocol/bounded-lines.ts';
 import {
   channelBounds,
   executorProtocol,
-  executorResults,
-  FromExecutor,
   isAudited,
+  resync,
+  ToExecutor,
   type ExecutorFailure,
   type ExecutorOp,
   type ExecutorRequest,
-  type ExecutorResult,
-  ToExecutor,
-  type ResourceSample,
 } from '../../protocol/executor.ts';
-import { sha256 } from '../../protocol/hash.ts';
+import {
+  executorResults,
+  FromExecutor,
+  type ExecutorResult,
+  type ResourceSample,
+} from '../../protocol/executor-answers.ts';
+import { FrameReader } from '../../protocol/frame-reader.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { AuditChain } from './audit-chain.ts';
 import { Demux } from './demux.ts';
-import { SandboxFault, type ChannelEnd } from './port.ts';
+import { Incoming } from './incoming.ts';
+import { SandboxFault, type ChannelEnd, type CollectedFile } from './port.ts';
 
+const newline = Buffer.from('\n');
+/** As many as a policy can make writable. */
+const collectedFiles = 256;
 /** What the supervisor wrote to stderr: a crash report at most. */
 const diagnosticBytes = 16 * 1024;
 /** Node needs 0.3 s to its first frame (facts/feasibility); a machine under load a few. */
 const welcomeMs = 20_000;
-/** For everything but commands, which bring their own deadline. Collecting 64 MiB takes a second. */
+/** Without a sign of an answer, for everything but commands, which bring their own deadline. */
 const answerMs = 60_000;
 
 type Body<F> = F extends unknown ? Omit<F, 'v' | 'n' | 'e' | 'k'> : never;
 /** A request's own members: without envelope, kind and id. */
 export type RequestParameters<O extends ExecutorOp> = Omit<
   Extract<ExecutorRequest, { t: O }>,
-  'v' | 'n' | 'e' | 'k' | 't' | 'id'
+  'v' | 'n' | 'e' | 'k' | 't' | 'id' | 'p'
 >;
 export interface RequestOptions {
   /** What an open, place or write carries. */
@@ -47,6 +52,8 @@ export interface Answer<O extends ExecutorOp> {
   readonly result: ExecutorResult<O>;
   /** What the answer carried, its hash checked; empty where it carries nothing. */
   readonly bytes: Buffer;
+  /** Files that came before it, hashed as they came; none but for `collect`. */
+  readonly files: readonly CollectedFile[];
 }
 
 /** An answer of the supervisor that is a refusal. */
@@ -61,12 +68,25 @@ export class ExecutorRefusal extends Error {
 
 interface Pending {
   readonly request: ExecutorRequest;
-  readonly settle: (bytes: Buffer, result: Record<string, unknown>) => void;
+  readonly settle: (answer: Answer<ExecutorOp>) => void;
   readonly fail: (error: Error) => void;
-  readonly parts: Buffer[];
+  /** Something of the answer has come: its deadline begins again. */
+  readonly progress: () => void;
+  readonly files: CollectedFile[];
+  /** What is coming: a file, or what the answer will speak of. */
+  incoming: Incoming | undefined;
+  /** What the answer will speak of, complete. */
+  carried: Incoming | undefined;
+  /** Announced in all. */
   size: number;
   seq: number;
   started: boolean;
+}
+
+/** Whose bytes come next, and what is done when all of them have come. */
+interface Behind {
+  readonly incoming: Incoming;
+  readonly whole: () => void;
 }
 
 export interface ChannelOptions {
@@ -96,7 +116,11 @@ export class Channel {
   readonly ended: Promise<ChannelEnd>;
   readonly #options: ChannelOptions;
   readonly #demux = new Demux();
-  readonly #lines = new BoundedLines(channelBounds.frameBytes);
+  readonly #frames = new FrameReader(channelBounds.frameBytes, {
+    line: (bytes) => (bytes.length === 0 || this.#end !== undefined ? 0 : this.#receiveLine(bytes.toString('utf8'))),
+    payload: (bytes, left) => this.#payload(bytes, left),
+    tooLong: () => this.#fault('a frame that is too long'),
+  });
   readonly #pending = new Map<number, Pending>();
   readonly #beat: NodeJS.Timeout;
   #nextId = 1;
@@ -106,6 +130,7 @@ export class Channel {
   #end: ChannelEnd | undefined;
   #resolveEnded: (end: ChannelEnd) => void = () => {};
   #diagnostics = '';
+  #behind: Behind | undefined;
   #sending: Promise<unknown> = Promise.resolve();
 
   constructor(options: ChannelOptions) {
@@ -126,13 +151,13 @@ export class Channel {
     return this.#diagnostics;
   }
 
-  /** Says hello and waits for the welcome. Throws SandboxFault `channel`. */
-  async hello(): Promise<Welcome> {
+  /** Says hello and waits for the welcome; `again`: somebody may have spoken before. Throws SandboxFault `channel`. */
+  async hello(again = false): Promise<Welcome> {
     const welcome = new Promise<Welcome>((resolve) => {
       this.#welcomed = resolve;
     });
-    // A fresh line: a dead client may have left half a frame, and a client library its request body.
-    this.#write('\n');
+    // A fresh line: a dead client may have left half a frame, or half of its bytes; a client library its request body.
+    this.#write(again ? resync : '\n');
     this.#send({ t: 'hello' });
     const late = timeout(welcomeMs);
     try {
@@ -159,40 +184,44 @@ export class Channel {
     if (this.#end !== undefined) throw this.#gone();
     const id = this.#nextId;
     this.#nextId += 1;
-    const request = { ...this.#envelope(), t: op, id, ...parameters } as unknown as ExecutorRequest;
+    const behind = payload === undefined ? 0 : Math.min(payload.length, channelBounds.upChunkBytes);
+    const request = {
+      ...this.#envelope(),
+      t: op,
+      id,
+      ...parameters,
+      ...(behind === 0 ? {} : { p: behind }),
+    } as unknown as ExecutorRequest;
     // A frame that the supervisor would not take would never be answered.
-    const sendable = ToExecutor.safeParse(request);
-    if (!sendable.success) {
-      const issue = sendable.error.issues[0];
-      throw new SandboxFault('invalid', `${op}: ${issue?.path.join('.')}: ${issue?.message}`);
-    }
+    const misfit = ToExecutor.misfit(request);
+    if (misfit !== undefined) throw new SandboxFault('invalid', `${op}: ${misfit} does not fit the protocol`);
     onId?.(id);
-    const answered = new Promise<{ bytes: Buffer; result: Record<string, unknown> }>((resolve, reject) => {
+    let late: NodeJS.Timeout | undefined;
+    const answered = new Promise<Answer<ExecutorOp>>((resolve, reject) => {
       this.#pending.set(id, {
         request,
-        settle: (bytes, result) => resolve({ bytes, result }),
+        settle: resolve,
         fail: reject,
-        parts: [],
+        progress: () => late?.refresh(),
+        files: [],
+        incoming: undefined,
+        carried: undefined,
         size: 0,
         seq: 0,
         started: false,
       });
     });
     answered.catch(() => {});
-    // Parts must follow their request at once: uploads take turns.
+    // Parts must follow their request before any other: uploads take turns.
     const sent = this.#sending.then(() => this.#upload(request, payload));
     this.#sending = sent.catch(() => {});
-    const late = timeout(deadlineMs);
     try {
-      const first = await Promise.race([answered, late.expired]);
-      if (first === undefined) {
-        this.#finish({ kind: 'silent', ms: deadlineMs });
-        throw this.#gone();
-      }
-      const schema: z.ZodType = executorResults[op];
-      return { result: schema.parse(first.result) as ExecutorResult<O>, bytes: first.bytes };
+      // Its time runs from when all of it is on its way.
+      await Promise.race([sent, answered]);
+      late = setTimeout(() => this.#finish({ kind: 'silent', ms: deadlineMs }), deadlineMs);
+      return await answered;
     } finally {
-      late.clear();
+      clearTimeout(late);
     }
   }
 
@@ -208,16 +237,20 @@ export class Channel {
   async #upload(request: ExecutorRequest, payload: Uint8Array = new Uint8Array()): Promise<void> {
     if (this.#end !== undefined) return;
     this.#options.at?.(`frame-before-${request.t}`);
-    let free = this.#write(`${JSON.stringify(request)}\n`);
+    const whole = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
+    const first = whole.subarray(0, channelBounds.upChunkBytes);
+    let free = this.#writeFrame(request, first);
     this.#options.at?.(`frame-sent-${request.t}`);
-    for (let offset = 0, seq = 0; offset < payload.length; seq += 1) {
-      const data = Buffer.from(payload.subarray(offset, offset + channelBounds.chunkBytes)).toString('base64');
-      free = this.#send({ t: 'data', id: request.id, seq, data });
-      offset += channelBounds.chunkBytes;
-    }
-    // Between requests only: a long placing must not pile up in memory.
-    if (!free && this.#end === undefined) {
-      await Promise.race([once(this.#options.stream, 'drain').catch(() => {}), this.ended]);
+    for (let offset = first.length, seq = 0; ; seq += 1) {
+      // What is long must not pile up in memory.
+      if (!free && this.#end === undefined) {
+        await Promise.race([once(this.#options.stream, 'drain').catch(() => {}), this.ended]);
+      }
+      // It has been refused: the rest is of no use to anybody.
+      if (offset >= whole.length || !this.#pending.has(request.id)) return;
+      const part = whole.subarray(offset, offset + channelBounds.upChunkBytes);
+      free = this.#writeFrame({ ...this.#envelope(), t: 'data', id: request.id, seq, p: part.length }, part);
+      offset += part.length;
     }
   }
 
@@ -226,12 +259,18 @@ export class Channel {
   }
 
   #send(body: Body<ToExecutor>): boolean {
-    return this.#write(`${JSON.stringify({ ...this.#envelope(), ...body })}\n`);
+    return this.#writeFrame({ ...this.#envelope(), ...body }, Buffer.alloc(0));
   }
 
-  #write(text: string): boolean {
+  /** A frame and the bytes that belong to it, in one write: nothing else can come between. */
+  #writeFrame(frame: ToExecutor, payload: Buffer): boolean {
+    const line = `${JSON.stringify(frame)}\n`;
+    return this.#write(payload.length === 0 ? line : Buffer.concat([Buffer.from(line), payload, newline]));
+  }
+
+  #write(bytes: string | Buffer): boolean {
     if (this.#end !== undefined || !this.#options.stream.writable) return false;
-    return this.#options.stream.write(text);
+    return this.#options.stream.write(bytes);
   }
 
   #tick(): void {
@@ -249,43 +288,54 @@ export class Channel {
         this.#diagnostics = `${this.#diagnostics}${part.bytes.toString('utf8')}`.slice(-diagnosticBytes);
         continue;
       }
-      for (const line of this.#lines.push(part.bytes)) {
-        if (this.#end !== undefined) return;
-        if (line.kind === 'too-long') this.#fault('a frame that is too long');
-        else if (line.bytes.length > 0) this.#receiveLine(line.bytes.toString('utf8'));
-      }
+      this.#frames.push(part.bytes);
+      if (this.#end !== undefined) return;
     }
     const fault = this.#demux.fault;
     if (fault !== undefined) this.#finish({ kind: 'protocol', reason: `the engine's stream: ${fault.kind}` });
   }
 
-  #receiveLine(text: string): void {
+  /** Returns how many raw bytes belong to the line: only what has the container's nonce can have some. */
+  #receiveLine(text: string): number {
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
       this.#fault('a line that is no JSON');
-      return;
+      return 0;
     }
     const parsed = FromExecutor.safeParse(value);
     if (!parsed.success) {
       this.#fault('a frame that is not in the protocol');
-      return;
+      return 0;
     }
     const frame = parsed.data;
     if (frame.n !== this.#options.nonce) {
       this.#fault('a frame with a foreign nonce');
-      return;
+      return 0;
     }
+    this.#behind = undefined;
+    const behind = 'p' in frame ? (frame.p ?? 0) : 0;
     // What was said to an earlier client may still be on its way.
-    if (!this.#isWelcomed && frame.t !== 'welcome') return;
+    if (!this.#isWelcomed && frame.t !== 'welcome') return behind;
     if (frame.e !== this.#options.epoch) {
       // Everybody who is attached sees everything: a higher epoch means that we have been replaced.
       if (frame.e > this.#options.epoch) this.#fault('another Kernel has taken over');
-      return;
+      return behind;
     }
     this.#lastHeard = performance.now();
     this.#handle(frame);
+    return behind;
+  }
+
+  /** What belongs to a frame that nobody waits for is passed over. */
+  #payload(bytes: Buffer, left: number): void {
+    const behind = this.#behind;
+    if (behind === undefined || this.#end !== undefined) return;
+    behind.incoming.add(bytes);
+    if (left > 0) return;
+    this.#behind = undefined;
+    behind.whole();
   }
 
   #handle(frame: FromExecutor): void {
@@ -313,24 +363,24 @@ export class Channel {
         chain.add(frame.a, 'started', pending.request, {});
         return;
       }
+      case 'part':
+        this.#announced(frame);
+        return;
       case 'data':
-        this.#carried(frame);
+        this.#continued(frame);
         return;
       case 'done': {
-        const pending = this.#take(frame.id);
-        if (pending === undefined) return;
-        const parsed = executorResults[pending.request.t].safeParse(frame.result);
-        const bytes = Buffer.concat(pending.parts);
-        const announced = frame.result as { size?: unknown; sha256?: unknown };
-        const carries = 'size' in announced && pending.request.t !== 'seal';
-        if (!parsed.success || (carries && (announced.size !== bytes.length || announced.sha256 !== sha256(bytes)))) {
-          this.#fault('an answer that is not what was announced');
-          pending.fail(this.#gone());
-          return;
+        const pending = this.#pending.get(frame.id);
+        if (pending === undefined) this.#fault('an answer that was not asked for');
+        else if (frame.p === undefined) this.#done(pending, frame);
+        else if (pending.carried !== undefined || pending.incoming !== undefined || frame.p > mostCarried(pending)) {
+          this.#fault('more bytes than were announced');
+        } else {
+          // Its bytes come behind it: until then it is nobody's answer.
+          const incoming = new Incoming(frame.p, null);
+          pending.carried = incoming;
+          this.#behind = { incoming, whole: () => this.#done(pending, frame) };
         }
-        this.#options.at?.(`frame-answered-${pending.request.t}`);
-        if (isAudited(pending.request.t)) chain.add(frame.a, 'done', pending.request, frame.result);
-        pending.settle(bytes, frame.result);
         return;
       }
       case 'fail': {
@@ -343,21 +393,69 @@ export class Channel {
     }
   }
 
-  #carried(frame: Extract<FromExecutor, { t: 'data' }>): void {
+  /** Bytes of a file, or what the answer will speak of. */
+  #announced(frame: Extract<FromExecutor, { t: 'part' }>): void {
     const pending = this.#pending.get(frame.id);
-    if (pending === undefined || frame.seq !== pending.seq) {
+    const { size, file, p = 0 } = frame;
+    const collects = pending?.request.t === 'collect';
+    // One thing after the other: files where files were asked for, then what the answer speaks of; nothing after it.
+    if (
+      pending === undefined ||
+      pending.incoming !== undefined ||
+      pending.carried !== undefined ||
+      (file !== null && (!collects || pending.files.length >= collectedFiles)) ||
+      pending.size + size > mostCarried(pending) ||
+      p > size
+    ) {
       this.#fault('a part that was not expected');
       return;
     }
-    const part = Buffer.from(frame.data, 'base64');
-    pending.seq += 1;
-    pending.size += part.length;
-    // Nothing that is asked for is longer than a file, a report of 20,000 files, or the audit.
-    if (pending.size > channelBounds.fileBytes) {
-      this.#fault('an answer that does not end');
+    pending.progress();
+    pending.size += size;
+    pending.seq = 0;
+    pending.incoming = new Incoming(size, file);
+    this.#expect(pending, pending.incoming, p);
+  }
+
+  #continued(frame: Extract<FromExecutor, { t: 'data' }>): void {
+    const pending = this.#pending.get(frame.id);
+    const incoming = pending?.incoming;
+    if (pending === undefined || incoming === undefined || frame.seq !== pending.seq || frame.p > incoming.missing) {
+      this.#fault('a part that was not expected');
       return;
     }
-    pending.parts.push(part);
+    pending.progress();
+    pending.seq += 1;
+    this.#expect(pending, incoming, frame.p);
+  }
+
+  #expect(pending: Pending, incoming: Incoming, bytes: number): void {
+    const whole = (): void => {
+      if (incoming.missing > 0) return;
+      pending.incoming = undefined;
+      if (incoming.file === null) pending.carried = incoming;
+      else pending.files.push({ ...incoming.file, ...incoming.whole() });
+    };
+    if (bytes === 0) whole();
+    else this.#behind = { incoming, whole };
+  }
+
+  /** An answer with everything that it speaks of. */
+  #done(pending: Pending, frame: Extract<FromExecutor, { t: 'done' }>): void {
+    const { request, carried, incoming, files } = pending;
+    const parsed = executorResults[request.t].safeParse(frame.result);
+    const { bytes, sha256 } = (carried ?? new Incoming(0, null)).whole();
+    const announced = frame.result as { size?: unknown; sha256?: unknown };
+    const carries = 'size' in announced;
+    const asAnnounced = carries ? announced.size === bytes.length && announced.sha256 === sha256 : bytes.length === 0;
+    if (!parsed.success || !asAnnounced || incoming !== undefined) {
+      this.#fault('an answer that is not what was announced');
+      return;
+    }
+    this.#pending.delete(frame.id);
+    this.#options.at?.(`frame-answered-${request.t}`);
+    if (isAudited(request.t)) this.#options.chain.add(frame.a, 'done', request, frame.result);
+    pending.settle({ result: parsed.data, bytes, files });
   }
 
   #take(id: number): Pending | undefined {
@@ -384,6 +482,18 @@ export class Channel {
     for (const pending of this.#pending.values()) pending.fail(this.#gone());
     this.#pending.clear();
     this.#resolveEnded(end);
+  }
+}
+
+/** Bytes of one answer: a file, a collection, or a report (20,000 files), the audit, a command's output. */
+function mostCarried({ request }: Pending): number {
+  switch (request.t) {
+    case 'read':
+      return channelBounds.fileBytes;
+    case 'collect':
+      return channelBounds.collectionBytes;
+    default:
+      return channelBounds.reportBytes;
   }
 }
 

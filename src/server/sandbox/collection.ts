@@ -5,12 +5,12 @@ import {
   replayAudit,
   type AuditEntry,
   type Policy,
-  type WorkspaceReport,
 } from '../../protocol/executor.ts';
+import type { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import type { UnseenStretch } from './audit-chain.ts';
-import type { Collection, PlacedFile } from './port.ts';
+import type { CollectedFile, Collection, PlacedFile } from './port.ts';
 
 /** What could be read out, whatever the way. Null: it could not be read. */
 export interface Gathered {
@@ -19,7 +19,8 @@ export interface Gathered {
   readonly fault: string | null;
   readonly quiet: boolean;
   readonly report: WorkspaceReport | null;
-  readonly files: readonly PlacedFile[];
+  /** Each with the hash of its bytes, computed by the Kernel as they came. */
+  readonly files: readonly CollectedFile[];
   readonly auditLog: Uint8Array | null;
   readonly executorHead: Sha256 | null;
 }
@@ -27,7 +28,8 @@ export interface Gathered {
 /** The Kernel's own knowledge to compare it with. */
 export interface Expectation {
   readonly nonce: string;
-  readonly baseline: readonly PlacedFile[];
+  /** What was placed, by hash. */
+  readonly baseline: readonly FileEntry[];
   readonly policy: Pick<Policy, 'writable'>;
   readonly chain: {
     readonly head: Sha256;
@@ -55,7 +57,7 @@ export function judgeCollection(gathered: Gathered, expected: Expectation): Coll
     replay.entries.length === expected.chain.entries &&
     (executorHead === null || executorHead === replay.head);
   const inManifest = new Map<string, FileEntry>(report?.files.map((file) => [file.path, file]));
-  const damaged = gathered.files.filter((file) => inManifest.get(file.path)?.sha256 !== sha256(file.bytes));
+  const damaged = gathered.files.filter((file) => inManifest.get(file.path)?.sha256 !== file.sha256);
   const missing = expected.policy.writable.filter((path) => report !== null && !inManifest.has(path));
   const unread = expected.policy.writable.filter(
     (path) => inManifest.has(path) && !gathered.files.some((file) => file.path === path),
@@ -105,7 +107,9 @@ function unseenFault(entries: readonly AuditEntry[], expected: Expectation): str
     const seen = entries.slice(0, recorded.entries);
     const head = seen.reduce(auditNext, auditGenesis(expected.nonce));
     if (seen.length < recorded.entries || (recorded.head !== null && head !== recorded.head)) return 'audit-disagrees';
-    const acted = entries.slice(recorded.entries, until).filter((entry) => acting.has(entry.op));
+    // What was refused has done nothing.
+    const later = entries.slice(recorded.entries, until).filter(({ phase }) => phase !== 'failed');
+    const acted = later.filter((entry) => acting.has(entry.op));
     if (acted.length > 0) return `audit-beyond-record: ${acted.length}`;
   }
   return null;
@@ -120,7 +124,7 @@ function equalsAudit(
   const hashes = new Map<string, string>(
     expected.baseline
       .filter(({ path }) => expected.policy.writable.includes(path))
-      .map(({ path, bytes }) => [path, sha256(bytes)]),
+      .map(({ path, sha256: hash }) => [path, hash]),
   );
   for (const entry of entries) {
     const { path } = entry.request;
@@ -135,7 +139,7 @@ function equalsAudit(
 /** Everything else must be as it was placed, and there may be nothing else. */
 function violationsIn(report: WorkspaceReport, expected: Expectation): string[] {
   const writable = new Set<string>(expected.policy.writable);
-  const baseline = new Map<string, PlacedFile>(expected.baseline.map((file) => [file.path, file]));
+  const baseline = new Map<string, FileEntry>(expected.baseline.map((file) => [file.path, file]));
   const found = new Set<string>(report.files.map(({ path }) => path));
   const changed = report.files.flatMap((file) => {
     const before = baseline.get(file.path);
@@ -143,7 +147,7 @@ function violationsIn(report: WorkspaceReport, expected: Expectation): string[] 
     // The exec-based reader knows the modes on disk only.
     const sameMode = file.mode === before.mode || file.mode === placedMode(before.mode);
     if (!sameMode) return [`mode changed: ${file.path}`];
-    return writable.has(file.path) || sha256(before.bytes) === file.sha256 ? [] : [`changed: ${file.path}`];
+    return writable.has(file.path) || before.sha256 === file.sha256 ? [] : [`changed: ${file.path}`];
   });
   const vanished = report.whole
     ? [...baseline.keys()].filter((path) => !found.has(path)).map((path) => `vanished: ${path}`)
@@ -151,8 +155,17 @@ function violationsIn(report: WorkspaceReport, expected: Expectation): string[] 
   return [...changed, ...vanished, ...report.odd.map((path) => `no plain file: ${path}`)];
 }
 
+/** What was placed, by hash. Hashes all of it: once for a sandbox is enough. */
+export function entriesOf(files: readonly PlacedFile[]): readonly FileEntry[] {
+  return files.map(({ path, mode, bytes }) => ({ path, mode, size: bytes.length, sha256: sha256(bytes) }));
+}
+
 /** The mode that a collected file has in terms of the snapshot. */
-export function declaredMode(path: RelPath, mode: number, baseline: readonly PlacedFile[]): number {
+export function declaredMode(
+  path: RelPath,
+  mode: number,
+  baseline: readonly Pick<FileEntry, 'path' | 'mode'>[],
+): number {
   const before = baseline.find((file) => file.path === path);
   return before !== undefined && placedMode(before.mode) === mode ? before.mode : mode;
 }

@@ -1,37 +1,43 @@
 import type { Readable } from 'node:stream';
 import * as z from 'zod';
-import { BoundedLines } from '../../protocol/bounded-lines.ts';
-import { channelBounds, insidePaths, WorkspaceReport } from '../../protocol/executor.ts';
-import { sha256 } from '../../protocol/hash.ts';
+import { channelBounds, insidePaths } from '../../protocol/executor.ts';
+import { WorkspaceReport } from '../../protocol/executor-answers.ts';
+import { FrameReader } from '../../protocol/frame-reader.ts';
 import { RelPath, Sha256 } from '../../protocol/primitives.ts';
 import type { Gathered } from './collection.ts';
 import { Demux } from './demux.ts';
 import type { ContainerEngine } from './engine.ts';
-import type { PlacedFile } from './port.ts';
+import { Incoming } from './incoming.ts';
+import type { CollectedFile } from './port.ts';
 
 /** The whole workspace at 20 MB/s, and a start of Node on a machine under load. */
 const readMs = 60_000;
-/** One file in base64 with its envelope. */
-const lineBytes = Math.ceil((channelBounds.fileBytes * 4) / 3) + 4096;
-/** All tmpfs of the profile in base64: more can't be there. */
-const totalBytes = 256 * 1024 * 1024;
 
 /**
- * A supervisor that is asked to hold ends every process but itself, the reader too: once for the command that runs, once
- * more where its own patience with a silent Kernel ends at that moment.
+ * A supervisor that is asked to hold ends every process but itself, the reader too: to end the command that runs, to see
+ * that nothing of it is left, and once more where its own patience with a silent Kernel ends at that moment.
  */
-const readers = 3;
+const readers = 4;
 
+const size = z.number().int().nonnegative();
 const Line = z.union([
   z.strictObject({ quiet: z.boolean() }),
-  z.strictObject({ report: WorkspaceReport }),
+  z.strictObject({ p: z.number().int().min(1).max(channelBounds.chunkBytes) }),
+  z.strictObject({ report: z.literal(true), size: size.max(channelBounds.reportBytes) }),
   z.strictObject({
-    file: z.strictObject({ path: RelPath, mode: z.number().int().min(0).max(0o777), sha256: Sha256, data: z.string() }),
+    file: z.strictObject({
+      path: RelPath,
+      mode: z.number().int().min(0).max(0o777),
+      size: size.max(channelBounds.fileBytes),
+    }),
   }),
+  /** Ends a file. */
+  z.strictObject({ sha256: Sha256 }),
   z.strictObject({ missing: z.strictObject({ path: RelPath, reason: z.string() }) }),
-  z.strictObject({ audit: z.string() }),
+  z.strictObject({ audit: z.literal(true), size: size.max(channelBounds.auditBytes) }),
   z.strictObject({ end: z.literal(true) }),
 ]);
+type Line = z.infer<typeof Line>;
 
 /**
  * Reads a sandbox without a channel: starts the image's own reader by the engine's exec, as root, with fixed arguments.
@@ -43,8 +49,9 @@ export async function readByExec(
   writable: readonly RelPath[],
 ): Promise<Gathered> {
   for (let left = readers - 1; ; left -= 1) {
-    const { gathered, exitCode } = await readOnce(engine, engineId, writable);
-    if (exitCode !== killed || left === 0) return gathered;
+    const { gathered, exitCode, spoke } = await readOnce(engine, engineId, writable);
+    // One that was ended while it came up says nothing; what the engine says in its place differs.
+    if ((spoke && exitCode !== killed) || left === 0) return gathered;
   }
 }
 
@@ -55,30 +62,18 @@ async function readOnce(
   engine: ContainerEngine,
   engineId: string,
   writable: readonly RelPath[],
-): Promise<{ readonly gathered: Gathered; readonly exitCode: number | null }> {
-  const files: PlacedFile[] = [];
+): Promise<{ readonly gathered: Gathered; readonly exitCode: number | null; readonly spoke: boolean }> {
   const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
     via: 'exec',
     fault: null,
     quiet: false,
     report: null,
-    files,
+    files: [],
     auditLog: null,
     executorHead: null,
   };
-  let ended = false;
+  const reading = new Reading(writable, gathered);
   let code: number | null = null;
-  const take = (line: Buffer) => {
-    const parsed = Line.parse(JSON.parse(line.toString('utf8')));
-    if ('quiet' in parsed) gathered.quiet = parsed.quiet;
-    else if ('report' in parsed) gathered.report = parsed.report;
-    else if ('audit' in parsed) gathered.auditLog = Buffer.from(parsed.audit, 'base64');
-    else if ('file' in parsed) {
-      const bytes = Buffer.from(parsed.file.data, 'base64');
-      if (sha256(bytes) !== parsed.file.sha256) throw new Error(`${parsed.file.path} arrived damaged`);
-      if (writable.includes(parsed.file.path)) files.push({ path: parsed.file.path, mode: parsed.file.mode, bytes });
-    } else if ('end' in parsed) ended = true;
-  };
   try {
     const { output, exitCode } = await engine.exec(engineId, [
       insidePaths.node,
@@ -88,17 +83,17 @@ async function readOnce(
       'read-out',
       JSON.stringify(writable),
     ]);
-    await readLines(output, take);
+    await readFrames(output, reading);
     // The code means something only after the stream has been drained.
-    if (!ended) {
+    if (!reading.ended) {
       code = await exitCode();
       gathered.fault = `the reader ended early: ${endOfExec(code)}`;
     }
   } catch (error) {
     gathered.fault = `exec: ${error instanceof Error ? error.message : String(error)}`;
-    if (gathered.report === null && files.length === 0) gathered.via = 'none';
+    if (gathered.report === null && gathered.files.length === 0) gathered.via = 'none';
   }
-  return { gathered, exitCode: code };
+  return { gathered, exitCode: code, spoke: reading.spoke };
 }
 
 /** An exec's exit code in words; engines use some of them for what is not the program's own end. */
@@ -117,22 +112,114 @@ function endOfExec(code: number | null): string {
   }
 }
 
-async function readLines(output: Readable, take: (line: Buffer) => void): Promise<void> {
+/** What the reader in the container has said so far. Throws what a frame of another form or order is. */
+class Reading {
+  ended = false;
+  /** A first frame has come. */
+  spoke = false;
+  readonly #writable: ReadonlySet<string>;
+  readonly #gathered: { -readonly [K in keyof Gathered]: Gathered[K] };
+  readonly #files: CollectedFile[] = [];
+  #incoming: { readonly of: 'report' | 'audit' | 'file'; readonly bytes: Incoming } | undefined;
+  #announced = 0;
+  #fault: Error | undefined;
+
+  constructor(writable: readonly RelPath[], gathered: { -readonly [K in keyof Gathered]: Gathered[K] }) {
+    this.#writable = new Set<string>(writable);
+    this.#gathered = gathered;
+    gathered.files = this.#files;
+  }
+
+  readonly sink = {
+    line: (bytes: Buffer): number => {
+      if (bytes.length === 0 || this.#fault !== undefined) return 0;
+      try {
+        const line = Line.parse(JSON.parse(bytes.toString('utf8')));
+        this.spoke = true;
+        return this.#take(line);
+      } catch (error) {
+        this.#fault = error as Error;
+        return 0;
+      }
+    },
+    payload: (bytes: Buffer): void => {
+      this.#incoming?.bytes.add(bytes);
+      if (this.#incoming?.bytes.missing === 0) this.#whole();
+    },
+    tooLong: (): void => {
+      this.#fault ??= new Error('a line that is too long');
+    },
+  };
+
+  /** Throws the first fault. */
+  check(): void {
+    if (this.#fault !== undefined) throw this.#fault;
+  }
+
+  #take(line: Line): number {
+    if ('p' in line) {
+      if (line.p > (this.#incoming?.bytes.missing ?? 0)) throw new Error('more bytes than were announced');
+      return line.p;
+    }
+    if ('sha256' in line) this.#file(line.sha256);
+    else if ('missing' in line) this.#incoming = undefined;
+    else if ('quiet' in line) this.#gathered.quiet = line.quiet;
+    else if (this.#incoming !== undefined) throw new Error('fewer bytes than were announced');
+    else if ('file' in line) this.#expect('file', line.file.size, line.file);
+    else if ('report' in line) this.#expect('report', line.size, null);
+    else if ('audit' in line) this.#expect('audit', line.size, null);
+    else this.ended = true;
+    return 0;
+  }
+
+  #expect(of: 'report' | 'audit' | 'file', bytes: number, file: Incoming['file']): void {
+    this.#announced += bytes;
+    // More than all that a sandbox can hold: somebody lies.
+    if (this.#announced > channelBounds.collectionBytes) throw new Error('more bytes than a sandbox holds');
+    this.#incoming = { of, bytes: new Incoming(bytes, file) };
+    if (bytes === 0) this.#whole();
+  }
+
+  /** A report or an audit is over with its last byte, a file with its hash. */
+  #whole(): void {
+    const incoming = this.#incoming;
+    if (incoming === undefined || incoming.of === 'file') return;
+    this.#incoming = undefined;
+    const { bytes } = incoming.bytes.whole();
+    if (incoming.of === 'audit') this.#gathered.auditLog = bytes;
+    else {
+      try {
+        this.#gathered.report = WorkspaceReport.parse(JSON.parse(bytes.toString('utf8')));
+      } catch (error) {
+        this.#fault ??= error as Error;
+      }
+    }
+  }
+
+  #file(said: Sha256): void {
+    const incoming = this.#incoming;
+    this.#incoming = undefined;
+    if (incoming?.of !== 'file' || incoming.bytes.file === null) throw new Error('a hash of no file');
+    const { bytes, sha256 } = incoming.bytes.whole();
+    const { path, mode } = incoming.bytes.file;
+    if (sha256 !== said) throw new Error(`${path} arrived damaged`);
+    if (this.#writable.has(path)) this.#files.push({ path, mode, bytes, sha256 });
+  }
+}
+
+async function readFrames(output: Readable, reading: Reading): Promise<void> {
   const demux = new Demux();
-  const lines = new BoundedLines(lineBytes);
+  const frames = new FrameReader(channelBounds.frameBytes, reading.sink);
   const deadline = setTimeout(() => output.destroy(new Error('time-out')), readMs);
   let total = 0;
   try {
     for await (const chunk of output) {
       total += (chunk as Buffer).length;
-      if (total > totalBytes) throw new Error('more bytes than a sandbox holds');
-      for (const part of demux.push(chunk as Buffer)) {
-        if (part.stream !== 'stdout') continue;
-        for (const line of lines.push(part.bytes)) {
-          if (line.kind === 'too-long') throw new Error('a line that is too long');
-          take(line.bytes);
-        }
+      if (total > channelBounds.collectionBytes + channelBounds.reportBytes) {
+        throw new Error('more bytes than a sandbox holds');
       }
+      for (const part of demux.push(chunk as Buffer)) if (part.stream === 'stdout') frames.push(part.bytes);
+      reading.check();
       if (demux.fault !== undefined) throw new Error(`the engine's stream: ${demux.fault.kind}`);
     }
   } finally {

@@ -1,4 +1,4 @@
-import type { InsideReport, ProcessReport } from '../../protocol/executor.ts';
+import type { InsideReport, ProcessReport } from '../../protocol/executor-answers.ts';
 import { workerId } from '../../protocol/executor.ts';
 import type { LimitReceipt } from '../../protocol/views.ts';
 import type { InspectedContainer } from './engine.ts';

@@ -1,10 +1,5 @@
-import {
-  channelBounds,
-  WorkspaceReport,
-  type ExecutorFailure,
-  type ExecutorOp,
-  type Policy,
-} from '../../protocol/executor.ts';
+import { channelBounds, type ExecutorFailure, type ExecutorOp, type Policy } from '../../protocol/executor.ts';
+import { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { LimitReceipt } from '../../protocol/views.ts';
@@ -16,11 +11,11 @@ import {
   SandboxFault,
   type AuditPoint,
   type ChannelEnd,
+  type CollectedFile,
   type Collection,
   type CommandResult,
   type FileRead,
   type MonitorRecording,
-  type PlacedFile,
   type QuiesceObservation,
   type Sandbox,
 } from './port.ts';
@@ -35,7 +30,8 @@ export interface LiveSandboxParts {
   readonly channel: Channel;
   readonly chain: AuditChain;
   readonly policy: Policy;
-  readonly baseline: readonly PlacedFile[];
+  /** What was placed, by hash. */
+  readonly baseline: readonly FileEntry[];
   readonly limits: readonly LimitReceipt[];
   readonly monitor: Monitor;
 }
@@ -127,30 +123,27 @@ export class LiveSandbox implements Sandbox {
   }
 
   async manifest(): Promise<readonly FileEntry[]> {
-    return (await this.#inTurn(() => this.#report())).files;
+    const { bytes } = await this.#inTurn(() => this.#ask('manifest', {}));
+    return reportIn(bytes).files;
   }
 
   /** Never throws: what could not be read is said in the result. */
   async collect(): Promise<Collection> {
-    const files: PlacedFile[] = [];
     const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
       via: 'channel',
       fault: null,
       quiet: false,
       report: null,
-      files,
+      files: [],
       auditLog: null,
       executorHead: null,
     };
     try {
       if (this.#quiet === undefined) await this.quiesce();
       gathered.quiet = this.#quiet === true;
-      gathered.report = await this.#report();
-      const present = new Set<string>(gathered.report.files.map(({ path }) => path));
-      for (const path of this.#parts.policy.writable.filter((one) => present.has(one))) {
-        const { result, bytes } = await this.#ask('take', { path });
-        files.push({ path, mode: result.mode, bytes });
-      }
+      const collected = await this.#ask('collect', {});
+      gathered.report = reportIn(collected.bytes);
+      gathered.files = this.#declared(collected.files);
       const { result, bytes } = await this.#ask('audit', {});
       gathered.auditLog = bytes;
       gathered.executorHead = result.head;
@@ -202,11 +195,12 @@ export class LiveSandbox implements Sandbox {
     }
   }
 
-  async #report(): Promise<WorkspaceReport> {
-    const { bytes } = await this.#ask('manifest', {});
-    const parsed = WorkspaceReport.safeParse(JSON.parse(bytes.toString('utf8')));
-    if (!parsed.success) throw new SandboxFault('channel', 'the manifest is not in the agreed form');
-    return parsed.data;
+  /** In the order of the policy. What it does not name was not asked for. Throws SandboxFault `channel`. */
+  #declared(files: readonly CollectedFile[]): readonly CollectedFile[] {
+    const found = new Map<string, CollectedFile>(files.map((file) => [file.path, file]));
+    const wanted = this.#parts.policy.writable.map((path) => found.get(path)).filter((file) => file !== undefined);
+    if (wanted.length !== files.length) throw new SandboxFault('channel', 'other files were sent than were asked for');
+    return wanted;
   }
 
   #inTurn<T>(look: () => Promise<T>): Promise<T> {
@@ -243,6 +237,13 @@ export class LiveSandbox implements Sandbox {
       if (onAbort !== undefined) signal?.removeEventListener('abort', onAbort);
     }
   }
+}
+
+/** Throws SandboxFault `channel`. */
+function reportIn(bytes: Buffer): WorkspaceReport {
+  const parsed = WorkspaceReport.safeParse(JSON.parse(bytes.toString('utf8')));
+  if (!parsed.success) throw new SandboxFault('channel', 'the manifest is not in the agreed form');
+  return parsed.data;
 }
 
 const neverStarted: CommandResult = {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { ResourceSample } from '../../protocol/executor.ts';
+import { ResourceSample } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import { MemoryReading } from '../../protocol/views.ts';
 

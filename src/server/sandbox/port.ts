@@ -30,6 +30,11 @@ export interface PlacedFile {
   readonly bytes: Uint8Array;
 }
 
+/** A file as it was read out, with the hash of exactly these bytes. */
+export interface CollectedFile extends PlacedFile {
+  readonly sha256: Sha256;
+}
+
 /** A command that may run: exactly this argv, nothing else. */
 export interface CommandSpec {
   readonly id: string;

@@ -2,12 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { EscrowError } from '../../protocol/errors.ts';
-import { channelBounds, InsideReport, manifestDigest, Policy, replayAudit } from '../../protocol/executor.ts';
+import { channelBounds, manifestDigest, Policy, replayAudit } from '../../protocol/executor.ts';
+import { InsideReport } from '../../protocol/executor-answers.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import { withPoints } from '../crash-points.ts';
+import type { FileEntry } from '../../protocol/primitives.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
-import { declaredMode, judgeCollection } from './collection.ts';
+import { declaredMode, entriesOf, judgeCollection } from './collection.ts';
 import { ContainerEngine, EngineFault, type CreateOptions, type InspectedContainer } from './engine.ts';
 import { chooseEngine, surroundingsHere } from './engine-choice.ts';
 import { readByExec } from './exec-reader.ts';
@@ -19,7 +21,6 @@ import {
   SandboxFault,
   type Collection,
   type ObservedContainer,
-  type ProvisionFact,
   type Sandbox,
   type SandboxService,
   type SandboxServiceOptions,
@@ -34,8 +35,6 @@ import { killAndConfirm, removeAndConfirm } from './stop.ts';
 /** Calls that change a container or on which the record of one rests. */
 const engineCalls = new Set(['create', 'start', 'attach', 'inspect', 'kill', 'remove', 'list', 'exec']);
 const nonceVariable = 'ESCROW_NONCE';
-/** Placing waits for nobody, but memory is not for a whole workspace in base64 at once. */
-const placedTogether = 32;
 
 /** The container side of the Kernel: one engine, our containers in it, their channels. */
 export function createSandboxService(options: SandboxServiceOptions): SandboxService {
@@ -99,6 +98,15 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     monitors.delete(engineId);
   };
 
+  /** CPUs of the engine's machine: asked once, and again after a container could not be made. */
+  let askedCpus: Promise<number> | undefined;
+  const engineCpus = (): Promise<number> => {
+    askedCpus ??= engine()
+      .info()
+      .then(({ cpus }) => cpus);
+    return askedCpus;
+  };
+
   /** Containers whose volumes are there before them. */
   const making = new Set<string>();
   const create = async (wanted: CreateOptions, profile: SandboxProfile): Promise<string> => {
@@ -132,7 +140,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       const policy = policyOf(spec);
       const nonce = randomBytes(16).toString('hex');
       try {
-        const { cpus } = await steps.next(engine().info());
+        const cpus = await steps.next(engineCpus());
         const engineId = await steps.next(
           create(
             createOptions(profile, {
@@ -151,15 +159,20 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         try {
           chains.set(engineId, chain);
           await steps.next(engine().start(engineId));
+          // The engine is looked at while the supervisor comes up and answers.
+          const looking = engine().inspect(engineId);
+          looking.catch(() => {});
           await onFact({ kind: 'started' });
           const welcome = await steps.next(channel.hello());
           checkWelcome(welcome, spec, chain);
+          const probing = channel.request('probe', {});
+          probing.catch(() => {});
           await onFact({ kind: 'attached', nonce });
-          const inspected = await steps.next(engine().inspect(engineId));
+          const inspected = await steps.next(looking);
           if (inspected === undefined) throw new SandboxFault('engine', 'the container is gone');
           checkImage(inspected, spec);
           const outside = (await engine().flavour()) === 'podman' ? await asDockerSays(inspected, profile) : inspected;
-          const probe = await steps.next(channel.request('probe', {}));
+          const probe = await steps.next(probing);
           const limits = readBack(profile, cpus, InsideReport.parse(JSON.parse(probe.bytes.toString('utf8'))), outside);
           await onFact({ kind: 'limits', limits });
           const missing = limits.filter(({ inForce }) => !inForce);
@@ -169,7 +182,9 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             );
             throw new SandboxFault('limit-not-in-force', `not in force: ${list.join('; ')}`);
           }
-          await place(channel, policy, spec, steps, onFact);
+          const baseline = entriesOf(spec.files);
+          const placed = await place(channel, policy, spec, baseline, steps);
+          await onFact({ kind: 'placed', ...placed });
           return new LiveSandbox({
             name: spec.name,
             engineId,
@@ -177,7 +192,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             channel,
             chain,
             policy,
-            baseline: spec.files,
+            baseline,
             limits,
             monitor: monitorOf(engineId),
           });
@@ -186,6 +201,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           throw error;
         }
       } catch (error) {
+        askedCpus = undefined;
         throw sandboxFault(error);
       }
     },
@@ -202,7 +218,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         chains.set(found.id, chain);
         const channel = await attach(found.id, found.name, nonce, epoch, chain);
         try {
-          const welcome = await channel.hello();
+          const welcome = await channel.hello(true);
           if (welcome.executor !== spec.image.executorDigest) {
             throw new SandboxFault('invalid', 'the executor in the container is another one');
           }
@@ -219,7 +235,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             channel,
             chain,
             policy,
-            baseline: spec.files,
+            baseline: entriesOf(spec.files),
             limits: [],
             monitor: monitorOf(found.id),
           });
@@ -266,7 +282,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           chain.adopt(replay.entries.length, replay.head, before);
         }
       }
-      const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
+      const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: entriesOf(spec.files), policy, chain });
       const monitor = monitors.get(engineId);
       return { ...judged, monitor: monitor === undefined ? null : recordingOf(monitor) };
     },
@@ -337,7 +353,7 @@ class Steps {
 }
 
 function policyOf(spec: SandboxSpec): Policy {
-  const policy = Policy.safeParse({
+  const policy = {
     readable: spec.readable,
     writable: spec.writable,
     scratch: spec.scratch,
@@ -349,9 +365,10 @@ function policyOf(spec: SandboxSpec): Policy {
       captureBytes: captureKiB * 1024,
       env,
     })),
-  });
-  if (policy.success) return policy.data;
-  throw new SandboxFault('invalid', `the sandbox is not described well: ${policy.error.issues[0]?.message}`);
+  };
+  const misfit = Policy.misfit(policy);
+  if (misfit === undefined) return policy;
+  throw new SandboxFault('invalid', `the sandbox is not described well: ${misfit}`);
 }
 
 function checkWelcome(welcome: Welcome, spec: SandboxSpec, chain: AuditChain): void {
@@ -367,37 +384,34 @@ function checkImage(inspected: InspectedContainer, spec: SandboxSpec): void {
   if (inspected.image !== spec.image.digest) throw new SandboxFault('engine', 'the container has another image');
 }
 
-/** Sends the policy and all files and compares what the supervisor has with what was meant. */
+/**
+ * Sends the policy and all files in one go and compares what the supervisor has with what was meant. Throws SandboxFault,
+ * and the first ExecutorRefusal: what follows it is refused as well.
+ */
 async function place(
   channel: Channel,
   policy: Policy,
   spec: SandboxSpec,
+  baseline: readonly FileEntry[],
   steps: Steps,
-  onFact: (fact: ProvisionFact) => Promise<void>,
-): Promise<void> {
+): Promise<{ readonly files: number; readonly bytes: number }> {
+  const tooLong = baseline.find(({ size }) => size > channelBounds.fileBytes);
+  if (tooLong !== undefined) throw new SandboxFault('too-large', tooLarge(tooLong.path, tooLong.size));
   const json = Buffer.from(JSON.stringify(policy));
-  const opened = await steps.next(
-    channel.request('open', { size: json.length, sha256: sha256(json) }, { payload: json }),
+  const opening = channel.request('open', { size: json.length, sha256: sha256(json) }, { payload: json });
+  const placing = baseline.map((entry, index) =>
+    channel.request('place', entry, { payload: spec.files[index]?.bytes }),
   );
+  const sealing = channel.request('seal', {});
+  for (const asked of [opening, ...placing, sealing]) asked.catch(() => {});
+  const opened = await steps.next(opening);
   if (opened.result.policy !== digestOf(policy)) throw new SandboxFault('channel', 'another policy is in force');
-  const manifest = [];
-  let waiting: Promise<unknown>[] = [];
-  for (const { path, mode, bytes } of spec.files) {
-    if (bytes.length > channelBounds.fileBytes) throw new SandboxFault('too-large', tooLarge(path, bytes.length));
-    const entry = { path, mode, size: bytes.length, sha256: sha256(bytes) };
-    manifest.push(entry);
-    waiting.push(channel.request('place', entry, { payload: bytes }));
-    if (waiting.length >= placedTogether) {
-      await steps.next(Promise.all(waiting));
-      waiting = [];
-    }
-  }
-  await steps.next(Promise.all(waiting));
-  const { result } = await steps.next(channel.request('seal', {}));
-  if (result.files !== manifest.length || result.manifest !== manifestDigest(manifest)) {
+  for (const placed of placing) await steps.next(placed);
+  const { result } = await steps.next(sealing);
+  if (result.files !== baseline.length || result.manifest !== manifestDigest(baseline)) {
     throw new SandboxFault('channel', 'other files were placed than were meant');
   }
-  await onFact({ kind: 'placed', files: result.files, bytes: result.bytes });
+  return { files: result.files, bytes: result.bytes };
 }
 
 function nonceOf(found: InspectedContainer): string {

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   auditGenesis,
   auditNext,
+  executorProtocol,
   replayAudit,
   type AuditEntry,
   type AuditMark,
@@ -14,7 +15,7 @@ import { AuditChain } from '../../../src/server/sandbox/audit-chain.ts';
 
 const nonce = 'a'.repeat(32);
 const request = (id: number, path = 'src/a.py'): Extract<ExecutorRequest, { t: 'read' }> => ({
-  v: 1,
+  v: executorProtocol,
   n: nonce,
   e: 1,
   k: 'b'.repeat(32),

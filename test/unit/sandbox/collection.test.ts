@@ -2,16 +2,17 @@ import { describe, expect, it } from 'vitest';
 import { auditGenesis, auditNext, type AuditEntry } from '../../../src/protocol/executor.ts';
 import { canonicalJson, sha256 } from '../../../src/protocol/hash.ts';
 import type { FileEntry, RelPath } from '../../../src/protocol/primitives.ts';
-import { judgeCollection, type Expectation, type Gathered } from '../../../src/server/sandbox/collection.ts';
-import type { PlacedFile } from '../../../src/server/sandbox/port.ts';
+import { entriesOf, judgeCollection, type Expectation, type Gathered } from '../../../src/server/sandbox/collection.ts';
+import type { CollectedFile } from '../../../src/server/sandbox/port.ts';
 
 const nonce = 'd'.repeat(32);
-const placed = (path: string, text: string, mode = 0o644): PlacedFile => ({
+const placed = (path: string, text: string, mode = 0o644): CollectedFile => ({
   path: path as RelPath,
   mode,
   bytes: Buffer.from(text),
+  sha256: sha256(text),
 });
-const entry = ({ path, mode, bytes }: PlacedFile): FileEntry => ({
+const entry = ({ path, mode, bytes }: CollectedFile): FileEntry => ({
   path,
   mode,
   size: bytes.length,
@@ -45,12 +46,12 @@ const gathered = (parts: Partial<Gathered> = {}): Gathered => ({
 });
 const expected = (parts: Partial<Expectation> = {}): Expectation => ({
   nonce,
-  baseline,
+  baseline: entriesOf(baseline),
   policy: { writable: ['src/a.py' as RelPath, 'src/new.py' as RelPath] },
   chain: { head, entries: 1, broken: null, witnessed: true, unseen: [] },
   ...parts,
 });
-const report = (...list: readonly PlacedFile[]) => ({ files: list.map(entry), odd: [], whole: true });
+const report = (...list: readonly CollectedFile[]) => ({ files: list.map(entry), odd: [], whole: true });
 
 describe('judgeCollection', () => {
   it('calls a collection complete when everything was seen, read and agrees', () => {

@@ -4,7 +4,7 @@ import { auditGenesis, auditNext, type AuditEntry } from '../../../src/protocol/
 import { canonicalJson, sha256 } from '../../../src/protocol/hash.ts';
 import type { RelPath, Sha256 } from '../../../src/protocol/primitives.ts';
 import { AuditChain } from '../../../src/server/sandbox/audit-chain.ts';
-import { judgeCollection } from '../../../src/server/sandbox/collection.ts';
+import { entriesOf, judgeCollection } from '../../../src/server/sandbox/collection.ts';
 import type { AuditPoint, Collection, PlacedFile } from '../../../src/server/sandbox/port.ts';
 
 const nonce = 'e'.repeat(32);
@@ -61,11 +61,11 @@ function collect(
       fault: null,
       quiet: true,
       report: { files: [entry], odd: [], whole: true },
-      files: [file],
+      files: [{ ...file, sha256: sha256(file.bytes) }],
       auditLog: bytes,
       executorHead: heads.at(-1) ?? null,
     },
-    { nonce, baseline: [before], policy: { writable: [file.path] }, chain },
+    { nonce, baseline: entriesOf([before]), policy: { writable: [file.path] }, chain },
   );
 }
 
