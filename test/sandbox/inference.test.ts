@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -35,7 +35,6 @@ const script = [turns.view, turns.test, turns.edit, turns.test, turns.finish, tu
 );
 
 let repo: ExampleRepo;
-let home: string;
 let kernel: TestKernel | undefined;
 const peers: { close(): Promise<void> }[] = [];
 
@@ -54,7 +53,7 @@ async function begin(
   settings: Readonly<Record<string, unknown>>,
   environment: Readonly<Record<string, string>> = {},
 ): Promise<{ kernel: TestKernel; digest: ContractDigest }> {
-  home = await mkdtemp(path.join(tmpdir(), 'escrow-inference-'));
+  const home = await mkdtemp(path.join(tmpdir(), 'escrow-inference-'));
   await writeFile(path.join(home, 'settings.json'), JSON.stringify(settings));
   kernel = await startTestKernel({ home, environment });
   return { kernel, digest: await prepareContract(kernel.kernel, repo.contract) };
@@ -245,8 +244,4 @@ describe('an attempt on Ollama', () => {
     const over = await sessionAt(client, session.id, 'settled', settled, 40_000);
     expect(over.attempts[0]?.outcome?.kind).toBe('no_change');
   }, 90_000);
-});
-
-afterEach(async () => {
-  await rm(home, { recursive: true, force: true });
 });

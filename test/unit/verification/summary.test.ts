@@ -183,13 +183,17 @@ describe('the closing summary', () => {
     // Each test below would hold a copy of the heading: two hundred gigabytes.
     ['a long TAP heading', `# Subtest: ${'x'.repeat(2_000_000)}\n${'    ok 1 - a\n'.repeat(90_000)}${tapEnd}`],
     ['a long suite', `▶ ${'x'.repeat(2_000_000)}\n${'  ✔ a\n'.repeat(90_000)}${tapEnd.replaceAll('# ', 'ℹ ')}`],
-  ])('is looked for in bounded time in %s', (_, text) => {
-    const bytes = Buffer.from(text);
-    for (const runner of ['unittest', 'pytest', 'node', 'vitest', 'jest', 'go', 'cargo'] as const) {
-      const started = performance.now();
-      readSummary(runner, bytes);
-      // A quadratic pattern would take minutes here.
-      expect(performance.now() - started).toBeLessThan(5_000);
-    }
-  });
+  ])(
+    'is looked for in bounded time in %s',
+    (_, text) => {
+      const bytes = Buffer.from(text);
+      for (const runner of ['unittest', 'pytest', 'node', 'vitest', 'jest', 'go', 'cargo'] as const) {
+        const started = performance.now();
+        readSummary(runner, bytes);
+        // A quadratic pattern would take minutes here, on any machine.
+        expect(performance.now() - started).toBeLessThan(30_000);
+      }
+    },
+    240_000,
+  );
 });

@@ -37,21 +37,20 @@ const ended = (socket: Socket): Promise<void> => {
     : new Promise((resolve) => socket.once('close', () => resolve()));
 };
 
-/** The slowest of some calls, in ms, that a client makes while something else goes on. */
-async function slowestCall(whileThis: Promise<unknown>): Promise<number> {
+/** How many calls of a client, one after the other, are answered while something else goes on. */
+async function callsDuring(whileThis: Promise<unknown>): Promise<number> {
   const state = { over: false };
   const over = whileThis.finally(() => {
     state.over = true;
   });
-  let slowest = 0;
+  let calls = 0;
   while (!state.over) {
-    const started = performance.now();
     await kernel.kernel.call('kernel/status', {});
-    slowest = Math.max(slowest, performance.now() - started);
+    if (!state.over) calls += 1;
     await delay(5);
   }
   await over;
-  return slowest;
+  return calls;
 }
 
 describe('a stranger', () => {
@@ -91,7 +90,8 @@ describe('a stranger', () => {
       const socket = await stranger();
       const drip = setInterval(() => socket.write('{'), 100);
       try {
-        expect(await slowestCall(ended(socket))).toBeLessThan(2_000);
+        // One that a stranger could hold up would answer the first of them when the stranger is gone.
+        expect(await callsDuring(ended(socket))).toBeGreaterThan(5);
       } finally {
         clearInterval(drip);
       }
@@ -117,8 +117,7 @@ describe('a stranger', () => {
         for (const socket of some) socket.destroy();
       }
     };
-    const slowest = await slowestCall(crowd());
-    expect(slowest).toBeLessThan(5_000);
+    expect(await callsDuring(crowd())).toBeGreaterThan(5);
     const late = await kernel.connect();
     expect((await late.call('kernel/status', {})).clients).toBe(2);
     await eventually('no stranger is left', async () => {
