@@ -5,29 +5,15 @@ import { digestOf } from '../../protocol/hash.ts';
 import type { ImageApproval, ImagePlan, ImageRecord, ImageStepResult } from '../../protocol/images.ts';
 import type { Sha256, WallTime } from '../../protocol/primitives.ts';
 import { cancelled } from '../dependencies/package-client.ts';
-import { installNpm } from '../dependencies/install-npm.ts';
-import { installPython } from '../dependencies/install-python.ts';
-import { readNpmLock } from '../dependencies/npm-lock.ts';
 import type { Logger } from '../log.ts';
-import { refuseUnfit } from '../sandbox/base-fit.ts';
-import { dependenciesDigest, packPackages, type InstalledPackages } from '../sandbox/dependency-layer.ts';
 import { EngineFault, type ContainerEngine } from '../sandbox/engine.ts';
-import { baseRepository, findBase, registryBase, stepsDigest, type FoundBase } from '../sandbox/image.ts';
-import { readPlatform } from '../sandbox/image-platform.ts';
-import {
-  fileIdentity,
-  prepareImage,
-  withFileContainer,
-  type MadeStep,
-  type PreparedImage,
-} from '../sandbox/image-preparation.ts';
+import type { PreparedImage } from '../sandbox/image-preparation.ts';
 import { labelKeys, productLabel } from '../sandbox/labels.ts';
-import { runOpaqueSteps } from '../sandbox/opaque-steps.ts';
 import type { ImageIdentity } from '../sandbox/port.ts';
 import { coded } from '../sandbox/service.ts';
 import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
-import { packageBytes, planImage, type ImageTarget, type PlanSources } from './image-plan.ts';
-import { fetchSandboxNode, type SandboxNode } from './sandbox-node.ts';
+import { planImage, type ImageTarget, type PlanSources } from './image-plan.ts';
+import { Preparation, type Progress } from './preparation.ts';
 
 export interface ImageDeskDeps extends Omit<PlanSources, 'engine'> {
   readonly engine: ContainerEngine | EngineFault;
@@ -35,8 +21,6 @@ export interface ImageDeskDeps extends Omit<PlanSources, 'engine'> {
   readonly log: Logger;
   readonly now: () => WallTime;
 }
-
-type Progress = (code: string, detail: string, percent: number | null) => void;
 
 export interface Yes {
   readonly by: string;
@@ -192,7 +176,9 @@ export class ImageDesk {
     const started = performance.now();
     try {
       await this.#requireRoom(plan);
-      const work = new Preparation(this.#engine(), this.#deps, target, folder, signal, progress);
+      const { executorPath, cache, store } = this.#deps;
+      const deps = { executorPath, cache, homeId: store.homeId };
+      const work = new Preparation(this.#engine(), deps, target, folder, signal, progress);
       const made = await work.run(plan, planned.node, planned.architecture);
       const record = await this.#keep(plan, approval, made, work.results, performance.now() - started);
       progress('done', made.reference, 100);
@@ -340,194 +326,4 @@ function withWhatToDo(error: unknown): unknown {
 
 function planStream(plan: Sha256): string {
   return `image-plan:${plan}`;
-}
-
-/** One preparation on its way, with what each step took. */
-class Preparation {
-  readonly results: ImageStepResult[] = [];
-  readonly #engine: ContainerEngine;
-  readonly #deps: ImageDeskDeps;
-  readonly #target: ImageTarget;
-  readonly #folder: string;
-  readonly #signal: AbortSignal;
-  readonly #progress: Progress;
-
-  constructor(
-    engine: ContainerEngine,
-    deps: ImageDeskDeps,
-    target: ImageTarget,
-    folder: string,
-    signal: AbortSignal,
-    progress: Progress,
-  ) {
-    this.#engine = engine;
-    this.#deps = deps;
-    this.#target = target;
-    this.#folder = folder;
-    this.#signal = signal;
-    this.#progress = progress;
-  }
-
-  async run(
-    plan: ImagePlan,
-    found: SandboxNode | null,
-    architecture: 'amd64' | 'arm64',
-  ): Promise<PreparedImage & { readonly node: string }> {
-    const { wanted } = this.#target;
-    const node = found ?? (await this.#fetchNode(architecture));
-    if (plan.base.digest === null) await this.#pull(plan.base.reference);
-    const base = await findBase(this.#engine, wanted);
-    if (base === undefined)
-      throw new EngineFault('not-found', `${plan.base.reference} is not there after it was pulled`);
-    const missing = plan.steps.some(({ kind, cached }) => (kind === 'npm' || kind === 'python') && !cached);
-    const installed = missing ? await this.#install(base, node.nodePath) : null;
-    const steps = stepsDigest(wanted.steps);
-    const locks = [wanted.dependencies?.npm?.lock.path, wanted.dependencies?.python?.lock.path];
-    const parts: Readonly<Record<MadeStep['kind'], { code: string; detail: string; percent: number }>> = {
-      flatten: { code: 'flatten', detail: base.reference, percent: 50 },
-      opaque: { code: 'opaque', detail: base.reference, percent: 60 },
-      dependencies: { code: 'pack', detail: locks.filter((one) => one !== undefined).join(', '), percent: 75 },
-      executor: { code: 'executor', detail: base.reference, percent: 95 },
-    };
-    const made = await prepareImage(this.#engine, {
-      base: base.id,
-      ...node,
-      executorPath: this.#deps.executorPath,
-      homeId: this.#deps.store.homeId,
-      dependencies:
-        wanted.dependencies === null
-          ? null
-          : {
-              digest: dependenciesDigest(wanted.dependencies),
-              write: (layer) => {
-                // The layer was there when the plan was made; somebody has taken it away since.
-                if (installed === null) throw new EngineFault('not-found', 'the layer of packages is gone');
-                this.#check();
-                return packPackages(layer, installed, packageBytes);
-              },
-            },
-      steps: steps === null ? null : { digest: steps, over: (flat) => this.#opaque(flat) },
-      log: (_message, part) => {
-        this.#check();
-        const { code, detail, percent } = parts[part];
-        this.#progress(code, detail, percent);
-      },
-    });
-    for (const { kind, ms, packed } of made.steps) {
-      if (kind === 'dependencies') {
-        const last = this.results.findLast((one) => one.kind === 'npm' || one.kind === 'python');
-        if (last !== undefined && packed !== null)
-          Object.assign(last, { files: packed.files, bytes: packed.bytes, tree: packed.tree });
-        continue;
-      }
-      this.#result({ kind, ms });
-    }
-    return { ...made, node: await fileIdentity(node.nodePath, node.nodeVersion) };
-  }
-
-  async #fetchNode(architecture: 'amd64' | 'arm64'): Promise<SandboxNode> {
-    this.#progress('node', '', 2);
-    const started = performance.now();
-    const { node, downloadedBytes } = await fetchSandboxNode(
-      this.#deps.cache,
-      architecture,
-      this.#folder,
-      this.#signal,
-    );
-    this.#result({ kind: 'node', ms: performance.now() - started, artefacts: 1, downloadedBytes });
-    return node;
-  }
-
-  async #pull(reference: string): Promise<void> {
-    this.#progress('pull', reference, 5);
-    const started = performance.now();
-    try {
-      await this.#engine.pull(reference, this.#signal);
-    } catch (error) {
-      this.#check();
-      if (!EngineFault.is(error) || error.kind === 'unreachable') throw error;
-      throw new EscrowError(
-        'PreparationFailed',
-        `${reference} could not be pulled (${error.message}).`,
-        'Check the name, and that the container engine reaches the registry: docker pull says more. Or name another base.',
-        { reference },
-      );
-    }
-    // Found as the default base from now on.
-    if (reference === registryBase && this.#target.wanted.base === null) {
-      await this.#engine.tag(reference, baseRepository, 'registry');
-    }
-    this.#result({ kind: 'pull', ms: performance.now() - started, artefacts: 1 });
-  }
-
-  /** On this machine, into the temporary folder. The containers that run contracts have no network, and never get one. */
-  async #install(base: FoundBase, nodePath: string): Promise<InstalledPackages> {
-    const { wanted, files } = this.#target;
-    const { architecture } = base;
-    const platform = await withFileContainer(this.#engine, base.id, { owner: this.#deps.store.homeId }, async (id) => {
-      // Before anything is downloaded for it.
-      await refuseUnfit(this.#engine, id, base, nodePath);
-      return readPlatform(this.#engine, id, architecture);
-    });
-    if (platform === null) throw new EngineFault('unsupported', `packages for ${architecture} are not supported`);
-    const fileOf = (at: { readonly path: string }) => {
-      const bytes = files.get(at.path as never);
-      if (bytes === undefined) throw new Error(`${at.path} was not handed in`);
-      return { path: at.path, bytes };
-    };
-    const { npm, python } = wanted.dependencies ?? {};
-    let npmTree: InstalledPackages['npm'] = null;
-    let pythonTree: InstalledPackages['python'] = null;
-    if (npm !== undefined) {
-      this.#progress('npm', npm.lock.path, 10);
-      const started = performance.now();
-      const lock = fileOf(npm.lock);
-      const read = readNpmLock(Buffer.from(lock.bytes).toString('utf8'));
-      if (!read.ok) throw new Error(read.reason);
-      const tree = await installNpm({
-        folder: path.join(this.#folder, 'npm'),
-        lock,
-        manifests: npm.manifests.map(fileOf),
-        platform,
-        signal: this.#signal,
-      });
-      npmTree = { tree, lockFolder: path.posix.dirname(npm.lock.path), members: read.lock.members };
-      this.#result({ kind: 'npm', ms: performance.now() - started, artefacts: null });
-    }
-    if (python !== undefined) {
-      this.#progress('python', python.lock.path, 45);
-      const started = performance.now();
-      const { tree, wheels } = await installPython({
-        folder: path.join(this.#folder, 'python'),
-        lock: fileOf(python.lock),
-        platform,
-        signal: this.#signal,
-      });
-      pythonTree = { tree };
-      const downloadedBytes = wheels.reduce((sum, { bytes }) => sum + bytes, 0);
-      this.#result({ kind: 'python', ms: performance.now() - started, artefacts: wheels.length, downloadedBytes });
-    }
-    return { npm: npmTree, python: pythonTree };
-  }
-
-  async #opaque(image: string): Promise<readonly string[]> {
-    const { steps } = this.#target.wanted;
-    return runOpaqueSteps({
-      engine: this.#engine,
-      image,
-      steps,
-      preparer: this.#deps.store.homeId,
-      signal: this.#signal,
-      onStep: (index) => this.#progress('opaque', steps[index]?.argv.join(' ').slice(0, 200) ?? '', 60),
-    });
-  }
-
-  #result(found: Pick<ImageStepResult, 'kind' | 'ms'> & Partial<ImageStepResult>): void {
-    const empty = { made: true, artefacts: null, downloadedBytes: null, files: null, bytes: null, tree: null };
-    this.results.push({ ...empty, ...found, ms: Math.round(found.ms) });
-  }
-
-  #check(): void {
-    if (this.#signal.aborted) throw cancelled();
-  }
 }

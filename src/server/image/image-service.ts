@@ -16,6 +16,7 @@ import type { Tasks } from '../tasks.ts';
 import { ImageDesk } from './image-desk.ts';
 import { listImages, pruneImages, type ImageNeeds } from './image-inventory.ts';
 import type { ImageTarget } from './image-plan.ts';
+import type { Progress } from './preparation.ts';
 
 export interface ImageServiceDeps {
   readonly engineHost: string | null;
@@ -31,8 +32,6 @@ export interface ImageServiceDeps {
   readonly log: Logger;
   readonly now: () => number;
 }
-
-type Progress = (code: string, detail: string, percent: number | null) => void;
 
 /** What clients may ask of images, over the desk that makes them and the contracts that want them. */
 export class ImageService {
