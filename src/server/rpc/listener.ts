@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { createHash, randomBytes } from 'node:crypto';
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -38,6 +38,20 @@ function runtimeFolder(env: Readonly<Record<string, string | undefined>>): strin
   return os.tmpdir();
 }
 
+/** Removes the socket folders of a home that its dead Kernels left in a folder that others write to as well. */
+function removeLeft(parent: string, prefix: string): void {
+  for (const name of readdirSync(parent).filter((entry) => entry.startsWith(prefix))) {
+    const left = path.join(parent, name);
+    try {
+      // Not following a link: the name may be somebody else's idea.
+      const info = lstatSync(left);
+      if (info.isDirectory() && info.uid === process.getuid?.()) rmSync(left, { recursive: true });
+    } catch {
+      // It stays: no reason not to start.
+    }
+  }
+}
+
 /** Chooses a fresh random path in a folder of mode 0700, and removes sockets that earlier Kernels of this home left. */
 export function placeSocket(home: string, env: Readonly<Record<string, string | undefined>>): SocketPlace {
   const name = randomBytes(9).toString('hex');
@@ -49,7 +63,11 @@ export function placeSocket(home: string, env: Readonly<Record<string, string | 
   for (const old of readdirSync(run)) rmSync(path.join(run, old), { recursive: true, force: true });
   const usual = path.join(run, `${name}.sock`);
   if (Buffer.byteLength(usual) <= maxSocketPath) return { path: usual, folder: undefined };
-  const folder = mkdtempSync(path.join(runtimeFolder(env), 'escrow-'));
+  // By the home's name, so that the next Kernel of the home knows what is left of this one.
+  const prefix = `escrow-${createHash('sha256').update(home).digest('hex').slice(0, 8)}-`;
+  const parent = runtimeFolder(env);
+  for (const place of new Set([parent, os.tmpdir()])) removeLeft(place, prefix);
+  const folder = mkdtempSync(path.join(parent, prefix));
   return { path: path.join(folder, 'k.sock'), folder };
 }
 

@@ -306,7 +306,9 @@ export class ContainerEngine {
         .exec({ Cmd: [...argv], AttachStdout: true, AttachStderr: true, User: '0:0', WorkingDir: '/' }),
       requestMs,
     );
-    const output = await settled('exec start', created.start({ hijack: true, stdin: false }), requestMs);
+    const output = await settled('exec start', created.start({ hijack: true, stdin: false }), requestMs, (late) =>
+      late.destroy(),
+    );
     return {
       output,
       exitCode: async () => (await settled('exec inspect', created.inspect(), requestMs)).ExitCode ?? null,

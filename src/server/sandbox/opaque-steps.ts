@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { EscrowError } from '../../protocol/errors.ts';
 import { Demux } from './demux.ts';
@@ -85,8 +86,9 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
   const stop = new AbortController();
   const kill = (): void => void engine.kill(id).catch(() => {});
   signal.addEventListener('abort', kill, { once: true });
+  let stream: Duplex | undefined;
   try {
-    const stream = await engine.attach(id);
+    stream = await engine.attach(id);
     const demux = new Demux();
     let output = '';
     stream.on('error', () => {});
@@ -98,7 +100,6 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
     if (signal.aborted) kill();
     await engine.waitUntilStopped(id, stepMs);
     await Promise.race([closed, delay(2_000, undefined, { signal: stop.signal }).catch(() => {})]);
-    stream.destroy();
     const seen = await engine.inspect(id);
     if (signal.aborted) {
       throw new EscrowError('Cancelled', 'The preparation was cancelled.', 'Prepare the image again when you want it.');
@@ -122,6 +123,8 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
     });
   } finally {
     stop.abort();
+    // Whatever came of it: an engine may wait for somebody to read what it was asked to attach.
+    stream?.destroy();
     signal.removeEventListener('abort', kill);
     if ((await engine.inspect(id).catch(() => undefined))?.running === true) {
       await engine.kill(id).catch(() => {});
