@@ -89,7 +89,9 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
     new EscrowError(
       'InferenceUnavailable',
       `The inference engine at ${host.origin} does not answer (${messageOf(error)}).`,
-      rehearsal ? 'Restart the Kernel.' : 'Start Ollama, or set the host under "escrow.inference.ollamaHost".',
+      rehearsal
+        ? 'Restart the Kernel.'
+        : 'Start Ollama, or name its host: "inferenceHost" in settings.json of the state folder, or the setting escrow.inference.ollamaHost.',
       { host: host.origin },
     );
 
