@@ -165,7 +165,7 @@ async function suiteFor(): Promise<string> {
 }
 
 /** The mirror that this machine's apt uses for its own suite; null: debootstrap's default. */
-async function aptMirror(): Promise<string | null> {
+export async function aptMirror(): Promise<string | null> {
   const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
   const own = /^VERSION_CODENAME=(\w+)$/m.exec(release)?.[1];
   if (own === undefined) return null;

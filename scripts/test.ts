@@ -44,6 +44,7 @@ async function main(): Promise<void> {
       engine: wanted.some((layer) => layer !== 'unit'),
       podman: wanted.includes('sandbox'),
       pip: wanted.includes('sandbox'),
+      llama: values.full === true && wanted.includes('unit'),
       workbench: wanted.includes('e2e'),
     });
     await Promise.all([...bundleNames.map((name) => bundle(name, false)), copyAssets()]);

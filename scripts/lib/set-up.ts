@@ -3,6 +3,7 @@ import { ensureWorkbench } from '../setup-workbench.ts';
 import { bundle } from './bundle.ts';
 import { ensureDebianPackages, isDebian } from './debian.ts';
 import { ensureEngine } from './engine.ts';
+import { ensureLlamaServer } from './llama-server.ts';
 import { run } from './run.ts';
 import { SetupError, type Ui } from './ui.ts';
 
@@ -15,6 +16,8 @@ export interface SetUpParts {
   readonly podman?: boolean | undefined;
   /** pip, for tests that prepare images with packages of Python. */
   readonly pip?: boolean;
+  /** llama.cpp's server, for tests against a real engine; only where Debian's packages can bring it. */
+  readonly llama?: boolean;
   /** VS Code's server build and a browser, for the e2e tests. */
   readonly workbench: boolean;
 }
@@ -65,5 +68,6 @@ export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
   }
   if (parts.podman === true) await ensurePodman(ui);
   if (parts.pip === true) await ensurePip(ui);
+  if (parts.llama === true) await ensureLlamaServer(ui);
   if (parts.workbench) await ensureWorkbench(ui);
 }
