@@ -54,20 +54,23 @@ export interface ControllerRecord {
   readonly onClose: 'settle' | 'finishAttempt';
 }
 
+/** One contract under one binding: what a session is about, fixed at its creation. */
+export interface SessionBasis {
+  readonly contractDigest: ContractDigest;
+  readonly root: string;
+  readonly contractPath: string;
+  readonly title: string;
+  readonly binding: Binding;
+  readonly budget: FrozenContract['budget'];
+  /** Digest of the qualification key: with the contract digest it names the ledger that attempts are counted in. */
+  readonly qualificationKey: Sha256;
+}
+
 /** Every event of a `session:<id>` stream. The names are part of the stored format: never reuse one for another meaning. */
 export type SessionEvent =
   | {
       readonly type: 'session.created';
-      readonly data: {
-        readonly contractDigest: ContractDigest;
-        readonly root: string;
-        readonly contractPath: string;
-        readonly title: string;
-        readonly binding: Binding;
-        readonly budget: FrozenContract['budget'];
-        /** Digest of the qualification key: with the contract digest it names the ledger that attempts are counted in. */
-        readonly qualificationKey: Sha256;
-      };
+      readonly data: SessionBasis;
     }
   | {
       readonly type: 'control.granted';

@@ -13,18 +13,11 @@ import {
 /** Makes the state of a new stream from its first event. Throws on a stream that does not start with one. */
 export function begin(id: SessionId, event: RecordedEvent): SessionState {
   if (event.type !== 'session.created') throw new Error(`stream of ${id} starts with ${event.type}`);
-  const d = event.data;
   return {
+    ...event.data,
     id,
     version: 1,
     seq: event.seq,
-    contractDigest: d.contractDigest,
-    root: d.root,
-    contractPath: d.contractPath,
-    title: d.title,
-    binding: d.binding,
-    budget: d.budget,
-    qualificationKey: d.qualificationKey,
     token: 0 as FencingToken,
     controller: null,
     queued: null,

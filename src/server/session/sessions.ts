@@ -5,7 +5,7 @@ import type { SessionSummary } from '../../protocol/views.ts';
 import type { Json, Store, StoredEvent, ViewRow } from '../store/port.ts';
 import type { Command } from './commands.ts';
 import { decide } from './decide.ts';
-import type { RecordedEvent, SessionEvent } from './events.ts';
+import type { RecordedEvent, SessionBasis, SessionEvent } from './events.ts';
 import { countedIn, ledgerRow, ledgerSum, noLedger, readLedger, type Ledger } from './ledger.ts';
 import { begin, evolve, fold } from './evolve.ts';
 import type { SessionState } from './state.ts';
@@ -74,7 +74,7 @@ export class Sessions {
     return state;
   }
 
-  create(data: Extract<SessionEvent, { type: 'session.created' }>['data']): SessionState {
+  create(data: SessionBasis): SessionState {
     const id = SessionId.parse(freshId('ses'));
     const event: SessionEvent = { type: 'session.created', data };
     this.#append(id, undefined, [event]);

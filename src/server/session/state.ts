@@ -1,7 +1,6 @@
 import type {
   AttemptId,
   CandidateDigest,
-  ContractDigest,
   FencingToken,
   IntegrationId,
   RunId,
@@ -9,12 +8,11 @@ import type {
   Sha256,
   WallTime,
 } from '../../protocol/primitives.ts';
-import type { CheckResult, FrozenContract } from '../../protocol/contract.ts';
+import type { CheckResult } from '../../protocol/contract.ts';
 import type {
   ActivityItem,
   AttemptEngine,
   AttemptPhase,
-  Binding,
   CandidateFile,
   DecisionView,
   IntegrationView,
@@ -23,7 +21,7 @@ import type {
   SettlementTrigger,
 } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
-import type { CollectionRecord, ControllerRecord } from './events.ts';
+import type { CollectionRecord, ControllerRecord, SessionBasis } from './events.ts';
 import type { Outcome } from './outcome.ts';
 import type { Usage } from './usage.ts';
 
@@ -164,18 +162,11 @@ export interface QueuedAttempt {
 }
 
 /** The fold of a session's events; nothing else. */
-export interface SessionState {
+export interface SessionState extends SessionBasis {
   readonly id: SessionId;
   /** Version of the stream: number of events folded. */
   readonly version: number;
   readonly seq: number;
-  readonly contractDigest: ContractDigest;
-  readonly root: string;
-  readonly contractPath: string;
-  readonly title: string;
-  readonly binding: Binding;
-  readonly budget: FrozenContract['budget'];
-  readonly qualificationKey: Sha256;
   readonly token: FencingToken;
   readonly controller: ControllerRecord | null;
   readonly queued: QueuedAttempt | null;

@@ -5,14 +5,13 @@ import path from 'node:path';
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
-import { sha256 } from '../../../src/protocol/hash.ts';
 import type { RelPath, SessionId } from '../../../src/protocol/primitives.ts';
 import { AttemptDriver, type AttemptDriverDeps } from '../../../src/server/session/attempt-driver.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
 import type { AttemptState } from '../../../src/server/session/state.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import type { Store } from '../../../src/server/store/port.ts';
-import { binding, ids } from '../../fixtures/session.ts';
+import { basis, ids } from '../../fixtures/session.ts';
 import { shakySandbox, type Fault, type ShakySandbox } from '../../fixtures/shaky-sandbox.ts';
 
 let home: string;
@@ -47,15 +46,7 @@ function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id
   const sessions = new Sessions(store, () => 0);
   let session = id;
   if (session === undefined) {
-    session = sessions.create({
-      contractDigest: ids.contract,
-      root: '/repo',
-      contractPath: '/repo/x.contract.jsonc',
-      title: 'x',
-      binding,
-      budget: { attempts: 2, requestsPerAttempt: 3, outputTokensPerRequest: 1024, wallS: 600 },
-      qualificationKey: sha256('key'),
-    }).id;
+    session = sessions.create(basis).id;
     sessions.execute(session, { kind: 'queue', attempt: ids.attempt, feedback: null, token: null });
     sessions.execute(session, { kind: 'reserve', holder: 'k' });
   }

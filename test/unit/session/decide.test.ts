@@ -68,56 +68,33 @@ const commands = {
   close: { kind: 'close', reason: 'x' },
 } as const satisfies Record<string, Command>;
 
+type At = (typeof places)[number];
+const working: readonly At[] = ['reserved', 'provisioning', 'running'];
+const settlingPlaces: readonly At[] = ['quiescing', 'collecting', 'stopping', 'releasing', 'released'];
+/** What was observed may be recorded anywhere before the end. */
+const beforeTheEnd: readonly At[] = [...working, ...settlingPlaces, 'pending'];
+
 /** Where each command is accepted; everywhere else it must be refused. */
-const accepted: Record<keyof typeof commands, readonly (typeof places)[number][]> = {
+const accepted: Record<keyof typeof commands, readonly At[]> = {
   reserve: ['queued'],
   provision: ['reserved'],
-  container: ['provisioning', 'running', 'quiescing', 'collecting', 'stopping', 'pending', 'releasing', 'released'],
-  limits: [
-    'reserved',
-    'provisioning',
-    'running',
-    'quiescing',
-    'collecting',
-    'stopping',
-    'pending',
-    'releasing',
-    'released',
-  ],
+  // Only where one was intended.
+  container: beforeTheEnd.filter((place) => place !== 'reserved'),
+  limits: beforeTheEnd,
   run: [],
   'count-request': ['running'],
   turn: [],
   failure: [],
-  activity: [
-    'reserved',
-    'provisioning',
-    'running',
-    'quiescing',
-    'collecting',
-    'stopping',
-    'pending',
-    'releasing',
-    'released',
-  ],
-  end: ['reserved', 'provisioning', 'running'],
-  settle: [
-    'reserved',
-    'provisioning',
-    'running',
-    'quiescing',
-    'collecting',
-    'stopping',
-    'pending',
-    'releasing',
-    'released',
-    'settled',
-  ],
-  revoke: ['quiescing', 'collecting', 'stopping', 'releasing', 'released'],
+  activity: beforeTheEnd,
+  end: working,
+  // The first trigger stands: later ones change nothing, and are no fault.
+  settle: [...beforeTheEnd, 'settled'],
+  revoke: settlingPlaces,
   quiesce: ['quiescing'],
   stop: ['stopping'],
   release: ['releasing', 'released'],
   collected: ['collecting'],
-  pend: ['quiescing', 'collecting', 'stopping', 'releasing', 'released'],
+  pend: settlingPlaces,
   unblock: ['pending'],
   'finish-settlement': ['released'],
   queue: ['new', 'settled'],

@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { sha256 } from '../../../src/protocol/hash.ts';
 import type { SessionId } from '../../../src/protocol/primitives.ts';
 import { SessionDesk, type SessionDeskDeps } from '../../../src/server/session/session-desk.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
@@ -11,7 +10,7 @@ import { Slots } from '../../../src/server/session/slots.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import type { Store } from '../../../src/server/store/port.ts';
 import { Tasks } from '../../../src/server/tasks.ts';
-import { binding, ids } from '../../fixtures/session.ts';
+import { basis, ids } from '../../fixtures/session.ts';
 
 let home: string;
 let store: Store;
@@ -21,15 +20,7 @@ beforeEach(() => {
   home = mkdtempSync(path.join(os.tmpdir(), 'escrow-desk-'));
   store = openStore({ home, now: () => 1000 });
   sessions = new Sessions(store, () => 0);
-  id = sessions.create({
-    contractDigest: ids.contract,
-    root: '/repo',
-    contractPath: '/repo/x.contract.jsonc',
-    title: 'x',
-    binding,
-    budget: { attempts: 2, requestsPerAttempt: 3, outputTokensPerRequest: 1024, wallS: 600 },
-    qualificationKey: sha256('key'),
-  }).id;
+  id = sessions.create(basis).id;
   sessions.execute(id, { kind: 'queue', attempt: ids.attempt, feedback: null, token: null });
 });
 afterEach(() => {

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
-import { sha256 } from '../../../src/protocol/hash.ts';
 import type { ClientId, FencingToken, SessionId } from '../../../src/protocol/primitives.ts';
 import type { SettlementTrigger } from '../../../src/protocol/views.ts';
 import type { ConnectedClient } from '../../../src/server/rpc/port.ts';
@@ -12,22 +11,12 @@ import { Control } from '../../../src/server/session/control.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import type { Store } from '../../../src/server/store/port.ts';
-import { binding, ids, limit } from '../../fixtures/session.ts';
+import { basis, ids, limit } from '../../fixtures/session.ts';
 
 let home: string;
 let store: Store;
 let sessions: Sessions;
-const budget = { attempts: 2, requestsPerAttempt: 3, outputTokensPerRequest: 1024, wallS: 600 };
-const create = (): SessionId =>
-  sessions.create({
-    contractDigest: ids.contract,
-    root: '/repo',
-    contractPath: '/repo/x.contract.jsonc',
-    title: 'x',
-    binding,
-    budget,
-    qualificationKey: sha256('key'),
-  }).id;
+const create = (): SessionId => sessions.create(basis).id;
 const runToEnd = (id: SessionId, attempt = ids.attempt): void => {
   sessions.execute(id, { kind: 'queue', attempt, feedback: null, token: null });
   sessions.execute(id, { kind: 'reserve', holder: 'k' });
