@@ -74,9 +74,17 @@ const inherited = (process.env.PATH ?? '').split(path.delimiter).filter((entry) 
 // dockerd and debootstrap lie where an ordinary user's PATH does not look.
 const system = process.platform === 'win32' ? [] : ['/usr/local/sbin', '/usr/sbin', '/sbin'];
 const searched = [path.dirname(runtime), bin, ...inherited, ...system.filter((entry) => !inherited.includes(entry))];
+const env = { ...process.env, PATH: searched.join(path.delimiter) };
+const bundled = script.startsWith('dist/');
+if (bundled && !existsSync(path.join(root, script))) {
+  const build = spawnSync(runtime, [path.join(root, 'scripts/build.ts')], { stdio: ['ignore', 2, 2], env });
+  if (build.status !== 0) fail('the build failed', 'The lines above say why: npm run build.');
+}
 const child = spawn(runtime, [path.join(root, script), ...args], {
   stdio: 'inherit',
-  env: { ...process.env, PATH: searched.join(path.delimiter) },
+  env,
+  // npm goes into our folder; the command line acts on the one that it was called from.
+  ...(bundled && process.env.INIT_CWD !== undefined ? { cwd: process.env.INIT_CWD } : {}),
 });
 // A Ctrl-C reaches the whole process group; the script decides what it means, we only wait. SIGTERM reaches us alone.
 process.on('SIGINT', () => {});

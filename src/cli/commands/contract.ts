@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { contractFileName, contractText, splitCommand } from '../../client/contract-text.ts';
@@ -34,22 +35,45 @@ function printDiagnostics(out: Output, file: string, text: string, diagnostics: 
   }
 }
 
-/** Reads the file here, so that a missing or unreadable one is named as the person named it. */
+/** Characters of a contract, and bytes that so many can take (`contract/check` takes no more). */
+const mostCharacters = 1_000_000;
+const mostBytes = 3 * mostCharacters;
+
+/** Reads the file here, so that what can't be one is named as the person named it. A pipe or device is never waited for. */
 async function readContract(file: string): Promise<string> {
+  const refuse = (what: string, next: string, errno: string | null = null): EscrowError =>
+    new EscrowError('InvalidContract', `${file} ${what}`, next, { path: file, errno });
+  let bytes: Buffer;
   try {
-    // As the Kernel counts: without a byte-order mark.
-    return (await readFile(file, 'utf8')).replace(/^\uFEFF/, '');
+    const handle = await open(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    try {
+      const stat = await handle.stat();
+      if (!stat.isFile()) throw refuse('is no file', 'A contract is a file that ends in .contract.jsonc.');
+      if (stat.size > mostBytes) throw refuse('is too long for a contract', 'Name another file.');
+      bytes = await handle.readFile();
+    } finally {
+      await handle.close();
+    }
   } catch (error) {
+    if (EscrowError.is(error)) throw error;
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown';
-    throw new EscrowError(
-      'InvalidContract',
-      `${file} cannot be read (${code})`,
+    throw refuse(
+      `cannot be read (${code})`,
       code === 'ENOENT'
         ? 'Check the path; a contract is a file that ends in .contract.jsonc.'
         : 'Make the file readable for you.',
-      { path: file, errno: code },
+      code,
     );
   }
+  let text: string;
+  try {
+    // As the Kernel counts: without a byte-order mark.
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw refuse('is not UTF-8 text', 'Save it with the encoding UTF-8.');
+  }
+  if (text.length > mostCharacters) throw refuse('is too long for a contract', 'Name another file.');
+  return text;
 }
 
 /** A contract as named on the command line: a file is frozen (freezing the same bytes again changes nothing), a digest is looked up. */
@@ -148,13 +172,13 @@ const create: Command = {
       if (text !== undefined) found.set(name, text);
     }
     const hints = projectHints((name) => found.get(name), tracked);
-    const text = contractText({
+    const wanted = {
       title,
       instruction: option(invocation, 'instruction') ?? '',
       writable: texts(invocation, 'writable'),
       check: typed === undefined ? hints.check : words,
-      hints,
-    });
+    };
+    const text = contractText({ ...wanted, hints });
     try {
       await writeFile(file, text, { flag: 'wx' });
     } catch (error) {
@@ -173,7 +197,8 @@ const create: Command = {
     }
     const shown = path.relative(process.cwd(), file);
     out.line(styled('green', 'written'), ` · ${shown}`);
-    out.line('→ ', `Fill in what is empty, then: escrow contract check ${shown}`);
+    const empty = Object.values(wanted).some((value) => value.length === 0);
+    out.line('→ ', `${empty ? 'Fill in what is empty, then' : 'Next'}: escrow contract check ${shown}`);
     out.value({ path: file, written: true, check: hints.check, npm: hints.npm, python: hints.python });
     return exitCodes.ok;
   },
@@ -216,6 +241,7 @@ const freeze: Command = {
     await readContract(file);
     const view = await (await kernel.connect()).call('contract/freeze', { path: file });
     printContract(out, view);
+    if (view.baseline === null) out.line('→ ', `Next: escrow contract baseline ${typed}`);
     out.value(view);
     return exitCodes.ok;
   },
@@ -246,8 +272,15 @@ const baseline: Command = {
     const view = await runBaseline(invocation, link, digest);
     const declared = new Map(view.contract.checks.map((each) => [each.id, each.baseline] as const));
     if (view.baseline !== null) for (const line of baselineLines(view.baseline, declared)) out.line(...line);
+    const discriminates = view.baseline?.result === 'discriminates';
+    out.line(
+      '→ ',
+      discriminates
+        ? `Next: escrow session start ${args[0] ?? ''} --model NAME (escrow models lists them)`
+        : 'Change the checks so that one fails now and passes when the change is made, then run the baseline again.',
+    );
     out.value({ digest, baseline: view.baseline });
-    return view.baseline?.result === 'discriminates' ? exitCodes.ok : exitCodes.failed;
+    return discriminates ? exitCodes.ok : exitCodes.failed;
   },
 };
 

@@ -40,7 +40,7 @@ const faultText: Readonly<Record<string, string>> = {
   absolute: 'it must be relative to the repository',
   'not-nfc': 'it is not in Unicode normal form C',
   'empty-segment': 'a folder name is empty (a slash too many?)',
-  'dot-segment': 'it must not hold . or ..',
+  'dot-segment': 'a part of it is "." or ".."',
   'segment-too-long': 'a name in it is too long',
   'trailing-dot-or-space': 'a name in it ends with a dot or a space',
   'device-name': 'Windows takes a name in it for a device',
@@ -75,6 +75,18 @@ export function unsafePath(path: string, reason: string): Refusal {
   return { code: 'unsafe-path', message: `${shownPath(path)} can't be used: ${faultText[reason] ?? reason}.` };
 }
 
+/** That a path is, or lies in, a repository inside this one, as far as git tracks it; undefined where it is not. */
+export function otherRepository(path: string, facts: TreeFacts): Refusal | undefined {
+  const segments = path.split('/');
+  for (let n = segments.length; n > 0; n -= 1) {
+    const outer = segments.slice(0, n).join('/');
+    if (facts.tracked.get(outer)?.kind !== 'submodule') continue;
+    const what = outer === path ? 'is' : `lies in ${shownPath(outer)}, which is`;
+    return { code: 'submodule', message: `${shownPath(path)} ${what} another repository.` };
+  }
+  return undefined;
+}
+
 /** Why a file may not be taken into a contract, or undefined where it may. Pure. */
 export function refusalOf(path: string, facts: TreeFacts): Refusal | undefined {
   const name = shownPath(path);
@@ -82,10 +94,17 @@ export function refusalOf(path: string, facts: TreeFacts): Refusal | undefined {
   if (!parsed.ok) return unsafePath(path, parsed.reason);
   const tracked = facts.tracked.get(path);
   if (tracked?.kind === 'link') return { code: 'link', message: `${name} can't be used: ${entryText.link}.` };
-  if (tracked?.kind === 'submodule') return { code: 'submodule', message: `${name} is another repository.` };
+  const other = otherRepository(path, facts);
+  if (other !== undefined) return other;
   if (looksSecret(path)) return { code: 'secret', message: `${name} is named like a file that holds a secret.` };
   if (facts.ignored.has(path)) return { code: 'ignored', message: `${name} is ignored by git.` };
   const entry = facts.entries.get(path);
+  if (tracked !== undefined && entry?.ok === false && entry.fault === 'missing') {
+    return {
+      code: 'absent',
+      message: `${name} is tracked, but not in the working tree: deleted, or left out by a sparse checkout.`,
+    };
+  }
   if (entry === undefined || (!entry.ok && entry.fault === 'missing')) {
     const near = facts.near(path);
     const hint = near === undefined ? '' : ` Did you mean ${shownPath(near)}?`;

@@ -232,7 +232,14 @@ async function readContractFile(path: string): Promise<string> {
     if (!stat.isFile() || stat.size > maxContractText * 3) {
       throw new EscrowError('NotFound', `${path} is not a contract file`, 'Name a file *.contract.jsonc.', { path });
     }
-    return (await file.readFile()).toString('utf8');
+    // A byte-order mark is left in: whoever hashes the text hashes all of it.
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await file.readFile());
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new EscrowError('InvalidContract', `${path} is not UTF-8 text`, 'Save it with the encoding UTF-8.', {
+      path,
+      diagnostics: [],
+    });
   } finally {
     await file.close();
   }

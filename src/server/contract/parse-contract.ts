@@ -11,6 +11,8 @@ export const maxContractText = 1_000_000;
 const maxDepth = 32;
 /** One file never yields more remarks than this; the rest would not be read. */
 const maxDiagnostics = 200;
+/** Of jsonc-parser's SyntaxKind, a const enum that isolated modules cannot import; so are the numbers in `tooDeep`. */
+const endOfFile = 17;
 
 export type Locate = (path: JSONPath, part?: 'value' | 'key') => { readonly offset: number; readonly length: number };
 
@@ -37,6 +39,13 @@ export function parseContract(text: string): ParsedContract {
   const deep = tooDeep(text);
   if (deep !== undefined)
     return refuse('too-deep', `Nested more than ${maxDepth} levels.`, { offset: deep, length: 1 });
+  // Before the parser, whose many remarks on text of another kind would say less.
+  const start = firstToken(text);
+  if (start === undefined) return refuse('syntax', 'The file is empty.');
+  if (text[start] !== '{') {
+    const message = 'A contract begins with "{": it is JSON, with comments if you like.';
+    return refuse('syntax', message, { offset: start, length: 1 });
+  }
 
   const faults: ParseError[] = [];
   const tree = parseTree(text, faults, { allowTrailingComma: true, disallowComments: false });
@@ -86,14 +95,18 @@ function clamp(at: { offset: number; length: number }, text: string): { offset: 
   return { offset, length: Math.max(0, Math.min(at.length, text.length - offset)) };
 }
 
+/** Offset of the first thing that is neither space nor comment; undefined where there is none. */
+function firstToken(text: string): number | undefined {
+  const scanner = createScanner(text, true);
+  return scanner.scan() === endOfFile ? undefined : scanner.getTokenOffset();
+}
+
 /** Offset of the bracket that goes beyond the depth, or undefined. A flat scan: no recursion. */
 function tooDeep(text: string): number | undefined {
-  // Numbers of jsonc-parser's SyntaxKind, a const enum that isolated modules cannot import.
   const openBrace = 1;
   const closeBrace = 2;
   const openBracket = 3;
   const closeBracket = 4;
-  const endOfFile = 17;
   const scanner = createScanner(text, true);
   let depth = 0;
   for (let kind: number = scanner.scan(); kind !== endOfFile; kind = scanner.scan()) {

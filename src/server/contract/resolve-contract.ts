@@ -9,7 +9,7 @@ import type {
 import { parseRelPath, pathKey } from '../../protocol/paths.ts';
 import type { RelPath } from '../../protocol/primitives.ts';
 import { hostToolPath, looksSecret } from '../../protocol/sensitive-paths.ts';
-import { refusalOf, unsafePath, type TreeFacts } from './file-refusal.ts';
+import { otherRepository, refusalOf, unsafePath, type TreeFacts } from './file-refusal.ts';
 import type { Locate } from './parse-contract.ts';
 import { createRemarks, type Remarks } from './remarks.ts';
 import { resolveChecks } from './resolve-checks.ts';
@@ -203,6 +203,11 @@ function resolveWritable(
     }
     if (supplemental.has(parsed.path)) {
       error('supplemental-exposed', `${shownPath(path)} is supplemental, so it can't be writable.`, at);
+      return;
+    }
+    const other = otherRepository(path, facts);
+    if (other !== undefined) {
+      error(other.code, other.message, at);
       return;
     }
     if (excluded.some((matches) => matches(path))) {

@@ -1,5 +1,5 @@
 // The built command line against the built Kernel (npm run build). No container engine is needed here.
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -107,6 +107,25 @@ describe('the built command line and Kernel', () => {
       const frozen = await cli('contract', 'freeze', 'bad.contract.jsonc');
       expect(frozen.code).toBe(2);
       expect(errorOf(frozen).code).toBe('InvalidContract');
+    });
+
+    it('what cannot be a contract file: told by name, and nothing is waited for', async () => {
+      const pipe = path.join(repo.root, 'pipe.contract.jsonc');
+      execFileSync('mkfifo', [pipe]);
+      const wide = path.join(repo.root, 'wide.contract.jsonc');
+      await writeFile(wide, Buffer.from('{}', 'utf16le').fill(0xff, 0, 1));
+      const long = path.join(repo.root, 'long.contract.jsonc');
+      await writeFile(long, ' '.repeat(1_000_001));
+      for (const [file, what] of [
+        [pipe, 'is no file'],
+        [repo.root, 'is no file'],
+        [wide, 'is not UTF-8 text'],
+        [long, 'is too long'],
+      ] as const) {
+        const result = await cli('contract', 'check', file);
+        expect(result.code, what).toBe(2);
+        expect(errorOf(result).message).toContain(what);
+      }
     });
 
     it('no git repository', async () => {

@@ -328,6 +328,32 @@ describe('freezing a contract', () => {
     });
   });
 
+  it('says that a contract file is not UTF-8', async () => {
+    await start();
+    const file = await repo!.write('wide.contract.jsonc', Buffer.from(`\uFEFF${text({})}`, 'utf16le'));
+    await expect(freezeContract(file)).rejects.toMatchObject({
+      code: 'InvalidContract',
+      next: 'Save it with the encoding UTF-8.',
+    });
+  });
+
+  it('lets nothing be written into a repository inside this one', async () => {
+    await start();
+    const commit = (await repo!.git('rev-parse', 'HEAD')).trim();
+    await repo!.git('update-index', '--add', '--cacheinfo', `160000,${commit},sub`);
+    const file = await write({ writable: ['sub/new.py'] });
+    const { diagnostics } = await checkContract(file);
+    expect(diagnostics.map((d) => d.message)).toContain('sub/new.py lies in sub, which is another repository.');
+  });
+
+  it('says of a tracked file that is not in the working tree where it may be', async () => {
+    await start();
+    await rm(path.join(repo!.root, 'src/usage.py'));
+    const file = await write({ snapshot: { include: ['src/usage.py'] }, writable: ['src/new.py'] });
+    const { diagnostics } = await checkContract(file);
+    expect(diagnostics.map((d) => d.code)).toContain('absent');
+  });
+
   it('checks an editor’s text instead of the file, and writes nothing', async () => {
     await start();
     const file = await write();

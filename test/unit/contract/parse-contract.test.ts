@@ -58,6 +58,23 @@ describe('parseContract', () => {
     expect(parseContract(text).source).toBeNull();
   });
 
+  it.each([
+    ['', 'The file is empty.'],
+    ['  // only a comment\n', 'The file is empty.'],
+    ['title: yaml\nwritable:\n - a\n', 'A contract begins with "{": it is JSON, with comments if you like.'],
+    ['[]', 'A contract begins with "{": it is JSON, with comments if you like.'],
+    [change('"T"', '7'), '"title" must be text in double quotes.'],
+    [change('"T"', '" "'), '"title" is empty.'],
+    [change('["src/a.py", ', '["", '), 'An entry of "writable" is empty.'],
+    [change('"T"', `"${'x'.repeat(121)}"`), '"title" has more than 120 characters.'],
+    [change('"id": "unit"', '"id": "unit", "timeoutS": 0'), '"timeoutS" must be at least 1.'],
+    [change('"id": "unit"', '"id": "unit", "showKiB": 257'), '"showKiB" must be at most 256.'],
+    [change('"id": "unit"', '"id": "unit", "baseline": "maybe"'), '"baseline" must be "fail" or "pass".'],
+    [change('"unit"', '"Unit"'), '"id": lower-case letters, digits and dashes, at most 40.'],
+  ])('says in plain words what is wrong (%#)', (text, message) => {
+    expect(parseContract(text).diagnostics.map((d) => d.message)).toEqual([message]);
+  });
+
   it('names what is missing', () => {
     const { diagnostics } = parseContract('{ "title": "T" }');
     expect(diagnostics.map((d) => d.message)).toEqual([
