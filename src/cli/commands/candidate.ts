@@ -284,7 +284,10 @@ const undo: Command = {
     const { out } = invocation;
     const kernel = await invocation.kernel.connect();
     const { session, candidate } = await target(invocation, kernel);
-    const integrated = candidate.integrations.findLast((each) => each.state === 'integrated');
+    // An undo that was refused left the files as they were: integrated.
+    const integrated = candidate.integrations.findLast(
+      ({ state }) => state === 'integrated' || state === 'undo_refused',
+    );
     if (integrated === undefined) throw new UsageError('nothing of this candidate is integrated');
     const result = await kernel.call('integration/undo', { session: session.id, integration: integrated.id });
     for (const line of integrationLines(result.integration)) out.line(...line);

@@ -187,6 +187,22 @@ describe('command line', () => {
     expect(unnamed.stderr).toContain('name the candidate by at least twelve digits');
   });
 
+  it('undoes an integration again after an undo that was refused', async () => {
+    const session = {
+      id: 'ses_0123456789',
+      candidates: [{ digest: 'ab'.repeat(32), integrations: [{ id: 'int_0123456789', state: 'undo_refused' }] }],
+    };
+    const undone = { id: 'int_0123456789', state: 'undone', reason: null, files: ['a.py'], moved: [], unsaved: 'none' };
+    const asked: unknown[] = [];
+    const { code } = await run(['candidate', 'undo', session.id], (method, params) => {
+      if (method === 'session/get') return session;
+      asked.push([method, params]);
+      return { session, integration: undone };
+    });
+    expect(asked).toEqual([['integration/undo', { session: session.id, integration: undone.id }]]);
+    expect(code).toBe(0);
+  });
+
   it('refuses to accept what has not passed, by name', async () => {
     const digest = 'ab'.repeat(32);
     const session = {

@@ -1,10 +1,13 @@
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ModelIdentity } from '../../../src/protocol/views.ts';
 import type { ChatMessage, ChatTurn, InferenceEngine } from '../../../src/server/inference/port.ts';
+import { loadScript } from '../../../src/server/inference/rehearsal/script.ts';
 import { startRehearsal } from '../../../src/server/inference/rehearsal/start.ts';
 import { chatOptions, failureOf } from '../../fixtures/ollama-chat.ts';
 
@@ -132,5 +135,24 @@ describe('the rehearsal engine', () => {
     const model = await engine.identity(path);
     const failure = await failureOf(chat(model, [say('go')]));
     expect({ kind: failure.kind, code: failure.code }).toEqual({ kind, code });
+  });
+});
+
+describe.skipIf(process.platform === 'win32')('a script of a hostile repository', () => {
+  test('a pipe of that name holds nothing up', async () => {
+    const pipe = join(dir, 'pipe.json');
+    await promisify(execFile)('mkfifo', [pipe]);
+    await expect(loadScript(pipe)).rejects.toThrow('is not a file');
+  });
+
+  test('a link to a device, and more bytes than a script has, are not read', async () => {
+    const endless = join(dir, 'endless.json');
+    await symlink('/dev/zero', endless);
+    await expect(loadScript(endless)).rejects.toThrow('is not a file');
+    const long = join(dir, 'long.json');
+    await writeFile(long, Buffer.alloc(1_048_577, 32));
+    await expect(loadScript(long)).rejects.toThrow('is longer than');
+    await writeFile(long, JSON.stringify(script).padEnd(1_048_576));
+    await expect(loadScript(long)).resolves.toMatchObject({ script: { name: 'sample' }, bytes: 1_048_576 });
   });
 });

@@ -1,4 +1,5 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import * as z from 'zod';
 import { sha256 } from '../../../protocol/hash.ts';
@@ -52,10 +53,28 @@ export interface LoadedScript {
 
 const scriptLimit = 1_048_576;
 
+/** The bytes of a regular file of bounded length: a script often lies in a repository, where its name may be a pipe's. */
+async function readScript(path: string): Promise<Buffer> {
+  // O_NONBLOCK: a pipe would hold a thread of this process until somebody writes to it.
+  const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  try {
+    if (!(await file.stat()).isFile()) throw new Error(`${path} is not a file`);
+    const bytes = Buffer.alloc(scriptLimit + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(bytes, length, bytes.length - length, length);
+      length += bytesRead;
+      if (length > scriptLimit) throw new Error(`${path} is longer than ${scriptLimit} bytes`);
+      if (bytesRead === 0) return bytes.subarray(0, length);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
 /** Reads one script file. Throws an Error whose message names the file and the fault. */
 export async function loadScript(path: string, tag?: string): Promise<LoadedScript> {
-  const bytes = await readFile(path);
-  if (bytes.length > scriptLimit) throw new Error(`${path} is longer than ${scriptLimit} bytes`);
+  const bytes = await readScript(path);
   let value: unknown;
   try {
     value = JSON.parse(bytes.toString('utf8'));
