@@ -69,7 +69,8 @@ describe('an engine that leaves out a limit', () => {
     init: () => ({ Init: false }),
     'engine log': () => ({ LogConfig: { Type: 'json-file', Config: {} } }),
   };
-  it.each(Object.entries(changes))('[51] is refused, by name: %s', async (name, change) => {
+  // Each has a container of its own, and waits for the engine most of the time.
+  it.concurrent.each(Object.entries(changes))('[51] is refused, by name: %s', async (name, change) => {
     const { error, facts } = await through(change);
     expect(error).toMatchObject({ code: 'limit-not-in-force', message: expect.stringContaining(`${name} (`) });
     expect(facts).toEqual(['created', 'started', 'attached', 'limits']);

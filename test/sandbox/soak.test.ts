@@ -1,5 +1,5 @@
 // Many short attempts in a row through a real Kernel, some cancelled, some with their container killed by somebody else,
-// some with the Kernel killed: nothing of them is left on the machine. 200 with ESCROW_TEST_FULL=1, else a dozen.
+// some with the Kernel killed: nothing of them is left on the machine. 200 with ESCROW_TEST_FULL=1, else six.
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -12,7 +12,7 @@ import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
 const full = process.env['ESCROW_TEST_FULL'] === '1';
-const attempts = full ? 200 : 12;
+const attempts = full ? 200 : 6;
 const kernelDeaths = full ? 10 : 1;
 const engine = new ContainerEngine({ kind: 'socket', path: '/var/run/docker.sock' });
 
@@ -144,7 +144,7 @@ describe('a Kernel', () => {
       // After what is loaded once has been loaded; then four times on the way.
       const looks = new Set([
         Math.min(10, Math.floor(attempts / 2)),
-        ...[1, 2, 3, 4].map((n) => (attempts * n) / 4 - 1),
+        ...[1, 2, 3, 4].map((n) => Math.floor((attempts * n) / 4) - 1),
       ]);
       for (let n = 0; n < attempts; n += 1) {
         const cancelled = n % 3 === 2;
