@@ -10,7 +10,7 @@ export function cliDocs(): string {
     '',
     'Made from the help texts by `npm run docs`; a unit test holds the two equal. Do not edit.',
     '',
-    'The command line is a second client of the same Kernel as the windows: it finds the Kernel or starts it, and holds no authority of its own. From a checkout it is `npm run -s escrow -- COMMAND`, or `node dist/cli.cjs COMMAND`.',
+    'The command line is a second client of the same Kernel as the windows: it finds the Kernel or starts it, and holds no authority of its own. From a checkout it is `npm run -s escrow -- COMMAND`; from the folder of your own project `npm --prefix CHECKOUT run -s escrow -- COMMAND`, or, with Node 22 or newer, `CHECKOUT/dist/cli.cjs COMMAND`. Files are named relative to the folder that you are in.',
     '',
     '## In scripts',
     '',

@@ -20,6 +20,16 @@ A contract is a file \`NAME.contract.jsonc\` in a git repository: JSON with comm
 }
 \`\`\`
 
+\`escrow contract new\` writes one for the repository of the folder that you are in: the usual way to run its tests is proposed, with the lock files that its packages come from, and what you did not give is left empty. From there:
+
+\`\`\`text
+escrow contract check FILE       what freezing would refuse, each with its place
+escrow contract baseline FILE    freezes it, and runs the checks on the untouched files
+escrow session start FILE --model NAME
+\`\`\`
+
+A good contract is small: one change that a sentence can state, one check that fails now and passes when it is made, one that keeps what must stay, and, where it matters, a hidden one that calls the program from outside. In the window it is _New Contract_.
+
 The editor completes fields, choices and tracked paths, explains each field on hover, and marks what freezing would refuse. An unknown key is an error. \`media/contract.schema.json\` is the same schema for other editors.
 
 ## Freezing
@@ -28,7 +38,7 @@ Freezing copies the bytes of the working tree (not of the last commit) and takes
 
 Refused by name, or left out with a warning when only a glob or the default found it:
 
-- what git ignores, git's own folder, other repositories inside this one, symbolic links and what lies behind them, pipes, sockets, devices;
+- what git ignores, git's own folder, other repositories inside this one and what would be written into them, symbolic links and what lies behind them, pipes, sockets, devices, tracked files that are not in the working tree (deleted, or left out by a sparse checkout);
 - names that are not the same file on Linux, macOS and Windows, or hold characters that draw nothing or turn the text around;
 - files named like a secret (\`.env\`, \`id_rsa\`, \`*.pem\`, …) or that begin as a private key does;
 - more than 56 MiB (profile \`standard\`: 448 MiB), counted in pages of 4 KiB, or more than 10,000 files.

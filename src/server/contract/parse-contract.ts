@@ -98,7 +98,8 @@ function clamp(at: { offset: number; length: number }, text: string): { offset: 
 /** Offset of the first thing that is neither space nor comment; undefined where there is none. */
 function firstToken(text: string): number | undefined {
   const scanner = createScanner(text, true);
-  return scanner.scan() === endOfFile ? undefined : scanner.getTokenOffset();
+  const kind: number = scanner.scan();
+  return kind === endOfFile ? undefined : scanner.getTokenOffset();
 }
 
 /** Offset of the bracket that goes beyond the depth, or undefined. A flat scan: no recursion. */
