@@ -181,25 +181,42 @@ describe('attaching again', () => {
 });
 
 describe('frames', () => {
-  it.each([
-    ['half a frame', '{"v":2,"t":"run","id":7,"n":"'],
-    ['half a multibyte character', Buffer.from('{"x":"ü').subarray(0, -1).toString('latin1')],
-    ['an endless line', 'x'.repeat(400_000)],
-    ['garbage and NUL', '\0\0\u0001[[[[{{{\n\n}}}'],
-    ['deep nesting', '['.repeat(100_000)],
-    ['prototype names', '{"__proto__":{"v":1},"constructor":1}\n'],
-    ['five thousand tiny lines', '{}\n'.repeat(5000)],
-  ])('[28] [34] of a dead client (%s) do not poison the next one', async (_, text) => {
-    const { sandbox, spec } = await sandboxWithSpec();
-    sandbox.detach();
-    await withClient(sandbox.engineId, async (client) => {
-      client.raw(text);
+  describe('[28] [34] of dead clients', () => {
+    // One sandbox outlives them all, each followed by a Kernel of the next epoch.
+    let live: Sandbox;
+    let spec: SandboxSpec;
+    let epoch = 1;
+    let text = 'old\n';
+    beforeAll(async () => {
+      ({ sandbox: live, spec } = await sandboxWithSpec());
     });
-    const again = await bench.service.reattach(spec, sandbox.engineId, 2, nothing);
-    await edited(again!, 'new\n', 'old\n');
-    expect((await again!.run('true')).end).toEqual({ kind: 'exit', code: 0 });
-    expect(await again!.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
-    again!.detach();
+    it.each([
+      ['half a frame', '{"v":2,"t":"run","id":7,"n":"'],
+      ['half a multibyte character', Buffer.from('{"x":"ü').subarray(0, -1).toString('latin1')],
+      ['an endless line', 'x'.repeat(400_000)],
+      ['garbage and NUL', '\0\0\u0001[[[[{{{\n\n}}}'],
+      ['deep nesting', '['.repeat(100_000)],
+      ['prototype names', '{"__proto__":{"v":1},"constructor":1}\n'],
+      ['five thousand tiny lines', '{}\n'.repeat(5000)],
+    ])('(%s) do not poison the next one', async (_, left) => {
+      live.detach();
+      await withClient(live.engineId, async (client) => {
+        client.raw(left);
+      });
+      epoch += 1;
+      const again = await bench.service.reattach(spec, live.engineId, epoch, nothing);
+      const next = `epoch ${epoch}\n`;
+      await edited(again!, next, text);
+      expect((await again!.run('true')).end).toEqual({ kind: 'exit', code: 0 });
+      live = again!;
+      text = next;
+    });
+    it('leave a collection that is complete', async () => {
+      const collection = await live.collect();
+      expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
+      expect(textOf(collection.files[0]!.bytes)).toBe(text);
+      live.detach();
+    });
   });
 
   it('[28] of a Kernel that died in the middle of a file’s bytes do not poison the next one', async () => {

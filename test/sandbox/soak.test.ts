@@ -178,8 +178,8 @@ describe('a Kernel', () => {
       if (early === undefined) throw new Error('never looked');
       for (const { descriptors, memory } of later) {
         expect(descriptors).toBeLessThanOrEqual(early.descriptors + 3);
-        // Flat but for what is kept of each session on purpose.
-        expect(memory - early.memory).toBeLessThan(10 + attempts * 0.1);
+        // What is kept of each session on purpose is 14 KiB (measured over 200); twice that, and what comes and goes.
+        expect(memory - early.memory).toBeLessThan(5 + attempts * 0.03);
       }
     },
     attempts * 15_000,
