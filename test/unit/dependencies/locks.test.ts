@@ -1,5 +1,5 @@
 // What may be installed from a lock file, and what is refused before anything is fetched.
-import { assert, json, oneof, property, string } from 'fast-check';
+import { array, assert, constantFrom, json, oneof, property, string } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { withInterpreter } from '../../../src/server/dependencies/install-python.ts';
 import { markerHolds, type MarkerEnvironment } from '../../../src/server/dependencies/markers.ts';
@@ -211,15 +211,37 @@ describe('a requirements file', () => {
   });
 
   it('never throws, and what it lets through holds nothing but names, versions and hashes', () => {
+    const good = `a==1 --hash=${hash}`;
+    const pieces = constantFrom(
+      good,
+      `B.c[x, y]==2.0+local --hash=${hash} --hash=${hash}`,
+      `d==1; python_version > "3" --hash=${hash}`,
+      '\n',
+      '\r\n',
+      '\\\n',
+      '\t',
+      ' ',
+      '# x',
+      ' # --hash',
+      '-e .',
+      '--pre',
+      '@ file:///x',
+      '--hash=',
+      '\u2028',
+    );
+    let passed = 0;
     assert(
       property(
         oneof(
           string(),
           string().map((text) => `a==1 ${text} --hash=${hash}`),
+          array(pieces, { maxLength: 8 }).map((parts) => parts.join('')),
+          array(constantFrom(good, '# x', ''), { maxLength: 8 }).map((lines) => lines.join('\n')),
         ),
         (text) => {
           const read = readPythonLock(text);
           if (!read.ok) return;
+          passed += read.requirements.length;
           for (const line of barePythonLock(read.requirements)
             .split('\n')
             .filter((one) => one !== '')) {
@@ -227,7 +249,10 @@ describe('a requirements file', () => {
           }
         },
       ),
+      { numRuns: 400 },
     );
+    // Where all is refused, nothing was looked at.
+    expect(passed).toBeGreaterThan(50);
   });
 
   it('is read for the image’s Python, not for this machine’s', () => {
