@@ -41,7 +41,7 @@ const peers: { close(): Promise<void> }[] = [];
 beforeAll(async () => {
   await ensureSandboxImage();
   repo = await exampleRepo();
-}, 90_000);
+}, 240_000);
 afterAll(async () => repo.dispose());
 afterEach(async () => {
   await kernel?.dispose();
@@ -115,7 +115,7 @@ describe('a server for chat completions', () => {
     const lives: (LiveInference | null)[] = [];
     client.on('session/live', ({ live }) => lives.push(live));
     const { session } = await client.call('session/start', { ...start, switches: { nearestMatch: false } });
-    const view = await sessionAt(client, session.id, 'verified', verified, 40_000);
+    const view = await sessionAt(client, session.id, 'verified', verified, 100_000);
 
     expect(view.binding).toMatchObject({
       engine: { kind: 'chat-completions', version: 'b11669-Debian', host: peer.host },
@@ -154,7 +154,7 @@ describe('a server for chat completions', () => {
     const { approvals } = await client.call('engine/list', {});
     expect(approvals).toMatchObject([{ host: peer.host, reviewer: 'test', revoked: true }]);
     await expect(client.call('session/start', start)).rejects.toMatchObject({ code: 'EngineNotApproved' });
-  }, 90_000);
+  }, 240_000);
 });
 
 describe('an attempt on Ollama', () => {
@@ -188,7 +188,7 @@ describe('an attempt on Ollama', () => {
     const play = async () => {
       const { session } = await client.call('session/start', { digest, engine: 'ollama', model: peerModel });
       const view = await sessionAt(client, session.id, 'settled', settled, 40_000);
-      await sessionAt(client, session.id, 'verified', verified, 40_000);
+      await sessionAt(client, session.id, 'verified', verified, 100_000);
       return view.attempts[0]?.engine;
     };
     const first = await play();
@@ -204,7 +204,7 @@ describe('an attempt on Ollama', () => {
       { what: 'model_removed', name: 'other:1b', before: honestTag.digest, after: null },
     ]);
     expect(second?.during).toEqual([]);
-  }, 90_000);
+  }, 240_000);
 
   test('stops as a resource at the memory ceiling of this machine, before anything is sent', async () => {
     const { host, chats } = await ollama({ models: [peerModel] });
@@ -217,7 +217,7 @@ describe('an attempt on Ollama', () => {
     expect(view.attempts[0]?.outcome?.detail).toContain('stopped before loading');
     expect(chats).toHaveLength(0);
     expect(view.attempts[0]?.settlement?.confirmed).toBe(true);
-  }, 90_000);
+  }, 240_000);
 
   test('a model that loads is told apart from a dead one, in the view and to whoever listens', async () => {
     const loading = Promise.withResolvers<void>();
@@ -243,5 +243,5 @@ describe('an attempt on Ollama', () => {
     loading.resolve();
     const over = await sessionAt(client, session.id, 'settled', settled, 40_000);
     expect(over.attempts[0]?.outcome?.kind).toBe('no_change');
-  }, 90_000);
+  }, 240_000);
 });

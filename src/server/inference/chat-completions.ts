@@ -14,7 +14,7 @@ import { createHttpClient } from './http.ts';
 import type { Inventory } from './inventory.ts';
 import type { Idle, InferenceEngine } from './port.ts';
 import { hundredths, type Told } from './receipts.ts';
-import { ask } from './small-answer.ts';
+import { ask, readAnswer } from './small-answer.ts';
 import type { WeightsReader } from './weights.ts';
 
 export interface ChatCompletionsOptions extends EngineDeps {
@@ -66,7 +66,7 @@ export function createChatCompletionsEngine(options: ChatCompletionsOptions): In
       // 404, or 401 where it is locked: told nothing, which is not the same as silent.
       http
         .fetch('GET', '/props', null, timing.answerMs, signal)
-        .then((reply) => (reply.status === 200 ? parsedProps(reply.bytes) : null)),
+        .then((reply) => (reply.status === 200 ? readAnswer('/props', reply.bytes, PropsReply) : null)),
     ]);
     return { models: models.data, props };
   };
@@ -252,18 +252,6 @@ function refuseProxy(seen: Shown): void {
     'The server has its proxy for outside tools (MCP) turned on.',
     'Start it again without that proxy.',
   );
-}
-
-function parsedProps(bytes: Uint8Array): Props {
-  let value: unknown;
-  try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
-    throw new Error('/props did not answer JSON');
-  }
-  const parsed = PropsReply.safeParse(value);
-  if (!parsed.success) throw new Error('/props answered in an unknown shape');
-  return parsed.data;
 }
 
 /** 4,021,000,000 as `4.0B`, as engines write it. */

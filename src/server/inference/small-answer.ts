@@ -11,9 +11,14 @@ export async function ask<T extends z.ZodType>(
   const body = options.body === undefined ? null : Buffer.from(JSON.stringify(options.body));
   const reply = await http.fetch(body === null ? 'GET' : 'POST', path, body, options.timeoutMs, options.signal);
   if (reply.status !== 200) throw new Error(`${path} answered ${reply.status}`);
+  return readAnswer(path, reply.bytes, schema);
+}
+
+/** Reads the bytes of a small answer strictly. Throws a plain Error that names the path. */
+export function readAnswer<T extends z.ZodType>(path: string, bytes: Uint8Array, schema: T): z.output<T> {
   let value: unknown;
   try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(reply.bytes));
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch {
     throw new Error(`${path} did not answer JSON`);
   }
