@@ -69,7 +69,8 @@ async function link(target: string, where: string): Promise<void> {
   await symlink(target, where, 'dir');
 }
 
-async function ensurePackages(log: (line: string) => void): Promise<void> {
+/** VS Code's server build, as its lock file names it. Changes nothing outside the checkout. Throws an Error that says what failed. */
+export async function ensureServerBuild(log: (line: string) => void): Promise<void> {
   const lock = await readFile(path.join(workbenchFolder, 'package-lock.json'), 'utf8');
   // Written last, after a whole install: a half-done one is done again.
   const marker = path.join(workbenchFolder, 'node_modules', '.escrow-installed');
@@ -84,7 +85,8 @@ async function ensurePackages(log: (line: string) => void): Promise<void> {
   await writeFile(marker, lock);
 }
 
-async function ensureChromium({ log, confirm }: EnsureWorkbench): Promise<void> {
+/** The browser; from Debian's packages after a yes where there is none. Throws SetupError. */
+export async function ensureBrowser({ log, confirm }: EnsureWorkbench): Promise<void> {
   const found = await findChromium();
   if (found !== null) {
     log(`workbench: browser is ${found}`);
@@ -96,22 +98,15 @@ async function ensureChromium({ log, confirm }: EnsureWorkbench): Promise<void> 
   await ensureDebianPackages(['chromium', 'fonts-dejavu-core'], 'the browser of the e2e tests', { log, confirm });
 }
 
-/**
- * Brings the e2e workbench to the state of its lock file; does nothing when it is there already. Throws an Error whose
- * message says what to do when a step failed or was declined.
- */
-export async function ensureWorkbench(options: EnsureWorkbench): Promise<void> {
-  await ensurePackages(options.log);
-  await ensureChromium(options);
-}
-
 if (import.meta.main) {
   const agreed = process.env['CI'] !== undefined || process.argv.includes('--yes');
-  await ensureWorkbench({
+  const ui: EnsureWorkbench = {
     log: (line) => process.stderr.write(`${line}\n`),
     confirm: (question) => {
       process.stderr.write(`${question} ${agreed ? 'yes' : 'no (pass --yes to agree)'}\n`);
       return Promise.resolve(agreed);
     },
-  });
+  };
+  await ensureServerBuild(ui.log);
+  await ensureBrowser(ui);
 }

@@ -34,6 +34,9 @@ export async function missingPackages(packages: readonly string[]): Promise<read
   return missing;
 }
 
+/** Whether the lists of packages were fetched by this process: several steps of one set-up need them. */
+let listsAreNew = false;
+
 /** Installs Debian packages that are missing, after asking. Throws SetupError when declined or when apt-get failed. */
 export async function ensureDebianPackages(packages: readonly string[], why: string, ui: Ui): Promise<void> {
   const missing = await missingPackages(packages);
@@ -57,6 +60,7 @@ export async function ensureDebianPackages(packages: readonly string[], why: str
     }
   };
   ui.log(`installing ${names} with apt-get`);
-  await apt('update');
+  if (!listsAreNew) await apt('update');
+  listsAreNew = true;
   await apt('install', '-y', '--no-install-recommends', ...missing);
 }

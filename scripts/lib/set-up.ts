@@ -1,5 +1,5 @@
 import { ensureBaseImage, ensurePreparedImage } from '../base-image.ts';
-import { ensureWorkbench } from '../setup-workbench.ts';
+import { ensureBrowser, ensureServerBuild } from '../setup-workbench.ts';
 import { bundle } from './bundle.ts';
 import { ensureDebianPackages, isDebian } from './debian.ts';
 import { ensureEngine } from './engine.ts';
@@ -59,6 +59,13 @@ async function ensurePip(ui: Ui): Promise<void> {
  */
 export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
   ui.log(`node ${process.versions.node}, packages as locked`);
+  // It comes over the network while a base image is made; what asks a person or holds apt's lock goes one after another.
+  const serverBuild = parts.workbench ? ensureServerBuild(ui.log) : Promise.resolve();
+  const [engine, workbench] = await Promise.allSettled([setUpSystem(ui, parts), serverBuild]);
+  for (const part of [engine, workbench]) if (part.status === 'rejected') throw part.reason;
+}
+
+async function setUpSystem(ui: Ui, parts: SetUpParts): Promise<void> {
   await ensureGit(ui);
   if (parts.engine) {
     await ensureEngine(ui);
@@ -69,5 +76,5 @@ export async function setUp(ui: Ui, parts: SetUpParts): Promise<void> {
   if (parts.podman === true) await ensurePodman(ui);
   if (parts.pip === true) await ensurePip(ui);
   if (parts.llama === true) await ensureLlamaServer(ui);
-  if (parts.workbench) await ensureWorkbench(ui);
+  if (parts.workbench) await ensureBrowser(ui);
 }
