@@ -7,8 +7,8 @@ import type { KernelLink } from '../kernel/kernel-link.ts';
 /** The most that one artefact may have to be shown in an editor. */
 const largestShown = 32 * 1024 * 1024;
 const chunk = 1_048_576;
-/** Bytes are named by their hash: they never change, so the last ones are kept. */
-const kept = 64;
+/** Bytes are named by their hash: they never change, so the last ones are kept, at most so many of them. */
+const keptBytes = 64 * 1024 * 1024;
 
 /**
  * Reads an artefact whole. The Kernel re-hashes what it reads and refuses damaged bytes; what an editor shows is what a
@@ -36,7 +36,7 @@ async function readArtefact(link: KernelLink, sha256: Sha256, size: number): Pro
  */
 export class ArtefactFiles implements vscode.FileSystemProvider {
   readonly #link: KernelLink;
-  readonly #cache = new Map<Sha256, Promise<Uint8Array>>();
+  readonly #cache = new Map<Sha256, { readonly size: number; readonly bytes: Promise<Uint8Array> }>();
   readonly #never = new vscode.EventEmitter<vscode.FileChangeEvent[]>();
   readonly onDidChangeFile = this.#never.event;
 
@@ -65,19 +65,31 @@ export class ArtefactFiles implements vscode.FileSystemProvider {
     if (parsed === undefined) throw vscode.FileSystemError.FileNotFound(uri);
     if (parsed.size > largestShown)
       throw vscode.FileSystemError.Unavailable(vscode.l10n.t('The file is too large to show.'));
-    let bytes = this.#cache.get(parsed.sha256);
-    if (bytes === undefined) {
-      bytes = readArtefact(this.#link, parsed.sha256, parsed.size);
-      this.#cache.set(parsed.sha256, bytes);
-      const oldest = this.#cache.keys().next().value;
-      if (this.#cache.size > kept && oldest !== undefined) this.#cache.delete(oldest);
+    const { sha256, size } = parsed;
+    let held = this.#cache.get(sha256);
+    // A URI that names another size is about other bytes, which there are none of: asked for, it is refused.
+    if (held?.size !== size) {
+      held = { size, bytes: readArtefact(this.#link, sha256, size) };
+      this.#cache.set(sha256, held);
+      this.#makeRoom();
     }
     try {
-      return await bytes;
+      return await held.bytes;
     } catch (error) {
       // A failure is not a fact about the bytes: the next look asks again.
-      this.#cache.delete(parsed.sha256);
+      if (this.#cache.get(sha256) === held) this.#cache.delete(sha256);
       throw vscode.FileSystemError.Unavailable(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  /** The oldest go first; the one that was asked for last stays whatever its size. */
+  #makeRoom(): void {
+    let total = 0;
+    for (const { size } of this.#cache.values()) total += size;
+    for (const [oldest, { size }] of this.#cache) {
+      if (total <= keptBytes || this.#cache.size === 1) return;
+      this.#cache.delete(oldest);
+      total -= size;
     }
   }
 
