@@ -34,6 +34,7 @@ export default defineConfig({
         test: {
           name: 'crash',
           include: ['test/crash/**/*.test.ts'],
+          env,
           testTimeout: 300_000,
           hookTimeout: 120_000,
           fileParallelism: false,

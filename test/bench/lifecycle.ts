@@ -240,7 +240,7 @@ const killed = [
   'engine-before-kill',
   'engine-after-remove',
   'frame-sent-write',
-  'frame-answered-take',
+  'frame-answered-collect',
   'integration-applied',
   'undo-applied',
 ] as const;
@@ -250,7 +250,7 @@ async function killMatrix(say: (line: string) => void): Promise<readonly Figure[
   try {
     let held = 0;
     for (const point of killed) {
-      const verdict = await run.kill(point);
+      const verdict = await run.kill(point, true);
       if (verdict.broken.length === 0) held += 1;
       say(
         `${point.padEnd(28)} ${verdict.broken.length === 0 ? verdict.outcome : `BROKEN: ${verdict.broken.join('; ')}`}`,

@@ -1,4 +1,5 @@
-// The Kernel is killed at each named point of a real attempt, restarted, and restarted again.
+// The Kernel is killed at each named point of a real attempt and restarted; at the end it is restarted once more, and
+// nothing of all that has come to rest may have changed.
 import { rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -93,24 +94,33 @@ afterAll(async () => {
   await bundles.dispose();
 });
 
-/** Starts a session in a Kernel that dies at `point`; gives the session and the number of events it had recorded. */
-async function dieAt(point: string): Promise<SessionId> {
-  const doomed = await start(point);
+/** Starts a session in a Kernel that dies at `point`; undefined where it died before it could answer. */
+async function dieIn(doomed: TestKernel): Promise<SessionId | undefined> {
   const started = await startSession(doomed.kernel, digest, script, { attempts: 1, control: false }).catch(
     (error: unknown) => {
-      // It died before it could answer: the client does not know whether it acted.
+      // The client does not know whether it acted.
       if (EscrowError.is(error, 'NoKernel')) return undefined;
       throw error;
     },
   );
   await doomed.kernel.closed;
   await eventually('the Kernel is dead', () => !alive(doomed.pid));
-  if (started !== undefined) return started.session.id;
-  const { kernel } = await start();
+  return started?.session.id;
+}
+
+const newestOf = async (kernel: KernelConnection): Promise<SessionId> => {
   const newest = (await kernel.call('session/list', {})).sessions.toSorted((a, b) => b.createdAt - a.createdAt)[0];
-  await endKernel(home);
   if (newest === undefined) throw new Error('the session is not there');
   return newest.id;
+};
+
+async function dieAt(point: string): Promise<SessionId> {
+  const session = await dieIn(await start(point));
+  if (session !== undefined) return session;
+  const { kernel } = await start();
+  const newest = await newestOf(kernel);
+  await endKernel(home);
+  return newest;
 }
 function alive(pid: number): boolean {
   try {
@@ -121,23 +131,52 @@ function alive(pid: number): boolean {
   }
 }
 
-async function restarted(
+interface Rested {
+  readonly session: SessionId;
+  readonly view: SessionView;
+  readonly events: readonly EvidenceEvent[];
+}
+/** What was recorded of each session once it was at rest: later Kernels must leave that as it is. */
+const atRest: Rested[] = [];
+
+async function look(
+  kernel: KernelConnection,
   session: SessionId,
   until: (view: SessionView) => boolean,
-): Promise<{ view: SessionView; events: readonly EvidenceEvent[] }> {
-  const { kernel } = await start();
-  const view = await sessionAt(kernel, session, 'settled after a restart', until);
+): Promise<Rested> {
+  const view = await sessionAt(kernel, session, 'at rest after a restart', until);
   await eventually('no container is left', async () => (await kernel.call('kernel/status', {})).containers === 0);
-  const all = await events(kernel, session);
+  const seen = { session, view, events: await events(kernel, session) };
+  atRest.push(seen);
+  return seen;
+}
+
+async function restarted(session: SessionId, until: (view: SessionView) => boolean): Promise<Rested> {
+  const { kernel } = await start();
+  const seen = await look(kernel, session, until);
   await endKernel(home);
-  return { view, events: all };
+  return seen;
 }
 
 describe('the Kernel killed during an attempt', () => {
+  const seen = new Map<string, Rested>();
+
+  // The Kernel that dies at a point is the one that settles what died at the point before: its settlement passes none
+  // of these points.
+  beforeAll(async () => {
+    let before: { point: string; session: SessionId | undefined } | undefined;
+    for (const point of [...during, undefined]) {
+      const doomed = await start(point);
+      if (before !== undefined)
+        seen.set(before.point, await look(doomed.kernel, before.session ?? (await newestOf(doomed.kernel)), settled));
+      if (point !== undefined) before = { point, session: await dieIn(doomed) };
+    }
+    await endKernel(home);
+  }, 300_000);
+
   for (const point of during) {
-    it(`${point}: settled as interrupted, nothing replayed, no container left, the same after a second restart`, async () => {
-      const session = await dieAt(point);
-      const first = await restarted(session, settled);
+    it(`${point}: settled as interrupted, nothing replayed, no container left`, () => {
+      const first = seen.get(point)!;
       const attempt = first.view.attempts.at(-1);
       expect(attempt?.outcome?.kind).toBe('interrupted');
       expect(attempt?.settlement).toMatchObject({ trigger: 'kernel_restart', confirmed: true });
@@ -150,9 +189,6 @@ describe('the Kernel killed during an attempt', () => {
         expect(attempt?.settlement?.unknown).toContain('generation');
       if (point === 'files-placed' || point === 'activity-recorded')
         expect(attempt?.collection?.state).toBe('complete');
-      const second = await restarted(session, settled);
-      expect(second.view).toEqual({ ...first.view, seq: second.view.seq });
-      expect(second.events).toEqual(first.events);
     });
   }
 });
@@ -160,16 +196,13 @@ describe('the Kernel killed during an attempt', () => {
 describe('the Kernel killed during settlement', () => {
   for (const point of settling) {
     it(`${point}: the next Kernel carries it on to the same candidate`, async () => {
-      const session = await dieAt(point);
-      const first = await restarted(session, verified);
+      const first = await restarted(await dieAt(point), verified);
       const attempt = first.view.attempts.at(-1);
       expect(attempt?.outcome?.kind).toBe('candidate');
       expect(attempt?.settlement).toMatchObject({ trigger: 'finish', confirmed: true });
       expect(first.view.candidates).toHaveLength(1);
       expect(first.view.candidates[0]?.verdict).toBe('passed');
       expect(count(first.events, 'attempt.settled')).toBe(1);
-      const second = await restarted(session, verified);
-      expect(second.events).toEqual(first.events);
     });
   }
 });
@@ -182,12 +215,9 @@ const passed = ['done', 'passed', []];
 describe('the Kernel killed while it verifies', () => {
   for (const point of verifying) {
     it(`${point}: what was interrupted is incomplete; a new verification starts by itself`, async () => {
-      const session = await dieAt(point);
-      const first = await restarted(session, (v) => v.candidates[0]?.verdict === 'passed');
+      const first = await restarted(await dieAt(point), (v) => v.candidates[0]?.verdict === 'passed');
       expect(results(first.view)).toEqual(point === 'after-finish' ? [passed] : [interrupted, passed]);
       expect(count(first.events, 'attempt.settled')).toBe(1);
-      const second = await restarted(session, verified);
-      expect(second.events).toEqual(first.events);
     });
   }
 
@@ -225,6 +255,22 @@ describe('the Kernel killed while it verifies', () => {
     const next = await restarted(session.id, (v) => v.candidates[0]?.verdict === 'passed');
     expect(results(next.view)).toEqual([['done', 'incomplete', ['interrupted', 'Cancelled']], passed]);
   });
+});
+
+it('no later Kernel adds anything to what has come to rest', async () => {
+  const { kernel } = await start();
+  await eventually('nothing is under way', async () => {
+    const { active, queue, containers } = await kernel.call('kernel/status', {});
+    return active.length === 0 && queue.length === 0 && containers === 0;
+  });
+  expect(atRest).not.toEqual([]);
+  for (const { session, view, events: before } of atRest) {
+    expect(await events(kernel, session)).toEqual(before);
+    const after = await kernel.call('session/get', { session });
+    // The budget is the contract's, over all sessions.
+    expect(after).toEqual({ ...view, seq: after.seq, budget: after.budget });
+  }
+  await endKernel(home);
 });
 
 const unlessGone = (error: unknown): undefined => {

@@ -309,8 +309,16 @@ export class Verifier {
 
   #placeOf(run: string): SlotEntry {
     const { purpose, session } = this.#deps.runs.intentOf(run);
-    const label = session === null ? '' : this.#deps.sessions.get(session).title;
-    return { what: purpose, id: run, label };
+    return { what: purpose, id: run, label: session === null ? '' : this.#titleOf(session) };
+  }
+
+  /** Empty for a session whose record is damaged: its container is ended all the same. */
+  #titleOf(session: SessionId): string {
+    try {
+      return this.#deps.sessions.get(session).title;
+    } catch {
+      return '';
+    }
   }
 
   async #sweepLeftovers(): Promise<void> {
