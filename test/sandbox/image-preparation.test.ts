@@ -22,12 +22,16 @@ const full = process.env['ESCROW_TEST_FULL'] === '1';
 const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
+/** Containers of preparations that were there before: of a run that was ended, or of another one. They are not ours. */
+const before = new Set((await engine.list(['escrow.image=preparation'])).map(({ id }) => id));
+const preparing = async () => (await engine.list(['escrow.image=preparation'])).filter(({ id }) => !before.has(id));
+
 /** What a preparation could leave in the engine: images of this home, and containers. */
 async function leftovers(homeId: string | undefined): Promise<readonly string[]> {
   const images = (await engine.images(['escrow.product=escrow'])).filter(
     ({ labels }) => labels['escrow.home'] === homeId || labels['escrow.owner'] === homeId,
   );
-  const containers = await engine.list(['escrow.image=preparation']);
+  const containers = await preparing();
   return [...images.map(({ id }) => id), ...containers.map(({ name }) => name)];
 }
 
@@ -159,7 +163,7 @@ describe('a contract with packages of npm and of Python', () => {
     for (const file of ['canary', path.join('..', 'canary')])
       expect(existsSync(path.join(repo.root, file))).toBe(false);
     expect(await temporaries()).toEqual([]);
-    expect(await engine.list(['escrow.image=preparation'])).toEqual([]);
+    expect(await preparing()).toEqual([]);
   });
 
   it('[64+] has nothing of the repository in the image but what the packages are', async () => {

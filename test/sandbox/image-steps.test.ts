@@ -60,10 +60,17 @@ async function planned(steps: readonly Step[]) {
   return { digest, plan };
 }
 
+/** What was there before: of a run that was ended, or of another one. It is not ours. */
+const before = new Set([
+  ...(await engine.list(['escrow.image=preparation'])).map(({ id }) => id),
+  ...(await engine.images(['escrow.product=escrow'])).map(({ id }) => id),
+]);
+const preparing = async () => (await engine.list(['escrow.image=preparation'])).filter(({ id }) => !before.has(id));
+
 /** Everything that a failed try could leave, apart from the flat default base, which is there before. */
 async function traces(): Promise<readonly string[]> {
-  const images = await engine.images(['escrow.product=escrow']);
-  const containers = await engine.list(['escrow.image=preparation']);
+  const images = (await engine.images(['escrow.product=escrow'])).filter(({ id }) => !before.has(id));
+  const containers = await preparing();
   const made = images.filter(({ labels }) => 'escrow.steps' in labels || labels['escrow.image'] === 'steps');
   return [...made.map(({ id }) => id), ...containers.map(({ name }) => name)];
 }
@@ -149,18 +156,12 @@ sys.exit(1)`;
     );
     const lost = expect(work).rejects.toMatchObject({ code: 'NoKernel' });
     await begun.promise;
-    await eventually('the step runs', async () =>
-      (await engine.list(['escrow.image=preparation'])).some(({ state }) => state === 'running'),
-    );
+    await eventually('the step runs', async () => (await preparing()).some(({ state }) => state === 'running'));
     await kernel.kill();
     await lost;
     expect(await readdir(path.join(kernel.home, 'preparing'))).toHaveLength(1);
     const next = await kernel.connect();
-    await eventually(
-      'nothing of it is left',
-      async () => (await engine.list(['escrow.image=preparation'])).length === 0,
-      60_000,
-    );
+    await eventually('nothing of it is left', async () => (await preparing()).length === 0, 60_000);
     await eventually('no file of it is left', async () => !existsSync(path.join(kernel.home, 'preparing')));
     // The record says that somebody said yes; nothing says that it was prepared.
     expect((await next.call('image/plan', { digest })).state).toBe('needed');
@@ -195,7 +196,7 @@ open("/workspace/planted", "w").write("evil")`;
     expect(tool?.tail).toMatch(/-rwxr-xr-x.*\/usr\/local\/bin\/copy/);
     expect(tool?.tail).not.toMatch(/ 4 .*executor\.cjs/);
     // Only the result is left, not the steps on the way.
-    const left = (await engine.images(['escrow.image=steps'])).map(({ id }) => id);
+    const left = (await engine.images(['escrow.image=steps'])).filter(({ id }) => !before.has(id));
     expect(left).toEqual([]);
   });
 });
