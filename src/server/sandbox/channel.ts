@@ -274,12 +274,14 @@ export class Channel {
   }
 
   #tick(): void {
+    // A supervisor that is still starting is no silent one: hello has a deadline of its own.
+    if (!this.#isWelcomed) return;
     const silence = performance.now() - this.#lastHeard;
     if (silence > channelBounds.silenceMs) {
       this.#finish({ kind: 'silent', ms: Math.round(silence) });
       return;
     }
-    if (this.#isWelcomed) this.#send({ t: 'beat' });
+    this.#send({ t: 'beat' });
   }
 
   #receive(chunk: Buffer): void {

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { channelBounds, insidePaths } from '../../protocol/executor.ts';
 import { WorkspaceReport } from '../../protocol/executor-answers.ts';
@@ -14,10 +15,14 @@ import type { CollectedFile } from './port.ts';
 const readMs = 60_000;
 
 /**
- * A supervisor that is asked to hold ends every process but itself, the reader too: to end the command that runs, to see
- * that nothing of it is left, and once more where its own patience with a silent Kernel ends at that moment.
+ * A supervisor that is asked to hold ends every process but itself, the reader too: while it ends the command that runs,
+ * for up to 5 s (process-table.ts), and once more where its own patience with a silent Kernel ends at that moment. So a
+ * reader that was ended is followed by another one a little later, for longer than that.
  */
-const readers = 4;
+const readers = 12;
+const betweenReadersMs = 300;
+/** No other reader is started later than this after the first: one that hung took its whole time. */
+const readersMs = 30_000;
 
 const size = z.number().int().nonnegative();
 const Line = z.union([
@@ -48,10 +53,13 @@ export async function readByExec(
   engineId: string,
   writable: readonly RelPath[],
 ): Promise<Gathered> {
+  const until = performance.now() + readersMs;
   for (let left = readers - 1; ; left -= 1) {
     const { gathered, exitCode, spoke } = await readOnce(engine, engineId, writable);
     // One that was ended while it came up says nothing; what the engine says in its place differs.
-    if ((spoke && exitCode !== killed) || left === 0) return gathered;
+    const settled = spoke && exitCode !== killed;
+    if (settled || left === 0 || performance.now() > until) return gathered;
+    await delay(betweenReadersMs);
   }
 }
 
