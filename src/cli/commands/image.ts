@@ -227,6 +227,16 @@ const decline: Command = {
 
 const ownerWords = { 'this-home': '', 'set-up': 'by set-up', 'another-home': 'by another state folder' } as const;
 
+const keptWords: Readonly<Record<string, string>> = {
+  current: 'it is the default image',
+  session: 'an open session uses it',
+  contract: 'a contract uses it',
+  container: 'a container uses it',
+  below: 'a kept image is built on it',
+  'not-ours': 'it is not of this state folder',
+  usable: 'it can still be used',
+};
+
 function imageLine(out: Output, image: ImageView): void {
   const own = image.ownBytes === null ? 'own bytes not told' : `${megabytes(image.ownBytes)} of its own`;
   out.line(
@@ -234,7 +244,11 @@ function imageLine(out: Output, image: ImageView): void {
     `${megabytes(image.sizeBytes)}, ${own}`,
     styled(
       'dim',
-      [image.tags[0] ?? '', ownerWords[image.owner], image.kept === null ? '' : `kept: ${image.kept}`]
+      [
+        image.tags[0] ?? '',
+        ownerWords[image.owner],
+        image.kept === null ? '' : `kept: ${keptWords[image.kept] ?? image.kept}`,
+      ]
         .filter((word) => word !== '')
         .map((word) => ` · ${word}`)
         .join(''),
