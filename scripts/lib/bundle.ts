@@ -1,4 +1,5 @@
-import { chmod, cp, mkdir, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { cp, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
 import { dist, root } from './root.ts';
@@ -71,8 +72,14 @@ export async function bundle(
   production: boolean,
   folder: string = dist,
 ): Promise<ReadonlySet<string>> {
-  const { metafile } = await build({ ...options(name, production, folder), metafile: true });
-  if (name === 'cli') await chmod(path.join(folder, 'cli.cjs'), 0o755);
+  const { metafile, outputFiles } = await build({ ...options(name, production, folder), metafile: true, write: false });
+  await mkdir(folder, { recursive: true });
+  for (const { path: target, contents } of outputFiles) {
+    // Beside its place and then renamed: a program that starts meanwhile has the old bundle or the new one, whole.
+    const draft = `${target}.${process.pid}.${randomBytes(4).toString('hex')}`;
+    await writeFile(draft, contents, { mode: target.endsWith('cli.cjs') ? 0o755 : 0o644 });
+    await rename(draft, target);
+  }
   const packages = Object.keys(metafile.inputs).flatMap((input) => {
     const within = /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[0];
     return within === undefined ? [] : [within.slice(0, -1)];
