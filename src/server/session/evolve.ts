@@ -24,6 +24,7 @@ export function begin(id: SessionId, event: RecordedEvent): SessionState {
     attempts: [],
     candidates: [],
     verifications: [],
+    refusals: 0,
     closed: null,
     createdAt: event.at,
     updatedAt: event.at,
@@ -42,7 +43,7 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
     case 'control.released':
       return { ...state, controller: null, token: event.data.token };
     case 'request.refused':
-      return state;
+      return { ...state, refusals: state.refusals + 1 };
     case 'attempt.queued':
       return { ...state, queued: { ...event.data, parked: null, seq: event.seq } };
     case 'attempt.unqueued':

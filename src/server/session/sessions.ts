@@ -16,6 +16,8 @@ import { isOpen, sessionSummary } from './view.ts';
  * written anew from the events.
  */
 const projection = 2;
+/** Of one session; a client that goes on with a stale token must not fill the record. The last one says so. */
+const recordedRefusals = 100;
 /** Folded sessions kept in memory; an older one is folded again when asked for. */
 const cached = 256;
 
@@ -103,13 +105,7 @@ export class Sessions {
     });
     if (!decision.ok) {
       const { code, message, next } = decision.refusal;
-      if (code === 'StaleAuthority') {
-        const refused: SessionEvent = {
-          type: 'request.refused',
-          data: { what: command.kind, by: '', reason: message },
-        };
-        this.#append(id, state, [refused]);
-      }
+      if (code === 'StaleAuthority') this.recordRefusal(id, command.kind, '', message);
       throw new EscrowError(code, message, next, { session: id });
     }
     return decision.events.length === 0 ? state : this.#append(id, state, decision.events);
@@ -124,9 +120,16 @@ export class Sessions {
       throw new EscrowError(decision.refusal.code, decision.refusal.message, decision.refusal.next, { session: id });
   }
 
-  /** Records a refusal that was made before the decider was asked (e.g. a stale token). */
+  /**
+   * Records a refusal for stale authority, also one that was made before the decider was asked. After the hundredth of
+   * a session they are refused all the same, and no longer recorded.
+   */
   recordRefusal(id: SessionId, what: string, by: string, reason: string): void {
-    this.#append(id, this.get(id), [{ type: 'request.refused', data: { what, by, reason } }]);
+    const state = this.get(id);
+    if (state.refusals >= recordedRefusals) return;
+    const last = state.refusals + 1 === recordedRefusals;
+    const said = last ? `${reason} No further refusal of this session is recorded.` : reason;
+    this.#append(id, state, [{ type: 'request.refused', data: { what, by, reason: said } }]);
   }
 
   summaries(filter: {

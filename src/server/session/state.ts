@@ -173,6 +173,8 @@ export interface SessionState extends SessionBasis {
   readonly attempts: readonly AttemptState[];
   readonly candidates: readonly CandidateState[];
   readonly verifications: readonly VerificationState[];
+  /** Requests with stale authority that have been recorded. */
+  readonly refusals: number;
   readonly closed: string | null;
   readonly createdAt: WallTime;
   readonly updatedAt: WallTime;

@@ -181,6 +181,24 @@ describe('control', () => {
     expect(store.load(`session:${id}`).at(-1)?.type).toBe('request.refused');
   });
 
+  it('a client that goes on with a stale token is refused each time and recorded a bounded number of times', () => {
+    const id = create();
+    for (let n = 0; n < 250; n += 1) sessions.recordRefusal(id, 'session/cancel', 'a client', 'Stale.');
+    const refusals = (): string[] =>
+      store
+        .load(`session:${id}`)
+        .flatMap((e) => (e.type === 'request.refused' ? [(e.data as { reason: string }).reason] : []));
+    expect(refusals()).toHaveLength(100);
+    expect(refusals().slice(-2)).toEqual(['Stale.', 'Stale. No further refusal of this session is recorded.']);
+    // A later Kernel counts on from the record.
+    sessions = new Sessions(store, () => 0);
+    sessions.recordRefusal(id, 'session/cancel', 'a client', 'Stale.');
+    expect(refusals()).toHaveLength(100);
+    // Everything else goes on being recorded.
+    sessions.execute(id, { kind: 'queue', attempt: ids.attempt, feedback: null, token: null });
+    expect(sessions.get(id).queued?.attempt).toBe(ids.attempt);
+  });
+
   it('a window that cannot be proven settles under its own name', () => {
     const id = running();
     const window = client('window-a');
