@@ -72,27 +72,29 @@ export interface CaseTable {
   readonly missing: number;
 }
 
-/** One line a case: number, what it is, tests of the attack and of its control. Pure. */
+/** One line a case: number, what it is, tests of the attack and of its control. What was skipped shows nothing. Pure. */
 export function caseTable(tests: readonly RanTest[]): CaseTable {
-  const shown = new Map<number, { attacks: number; controls: number; failed: boolean }>();
+  const shown = new Map<number, { attacks: number; controls: number; skipped: number; failed: boolean }>();
   for (const { fullName, status } of tests) {
     for (const [, number, kind] of fullName.matchAll(/\[(\d+)([+=]?)\]/g)) {
       const n = Number(number);
-      const entry = shown.get(n) ?? { attacks: 0, controls: 0, failed: false };
+      const entry = shown.get(n) ?? { attacks: 0, controls: 0, skipped: 0, failed: false };
       if (status === 'passed') {
         if (kind !== '=') entry.attacks += 1;
         if (kind !== '') entry.controls += 1;
-      } else entry.failed = true;
+      } else if (status === 'failed') entry.failed = true;
+      else entry.skipped += 1;
       shown.set(n, entry);
     }
   }
   let missing = 0;
   const lines = Object.entries(adversarialCases).map(([number, what]) => {
-    const { attacks = 0, controls = 0, failed = false } = shown.get(Number(number)) ?? {};
+    const { attacks = 0, controls = 0, skipped = 0, failed = false } = shown.get(Number(number)) ?? {};
     const ok = attacks > 0 && controls > 0 && !failed;
     if (!ok) missing += 1;
     const words = ok ? 'held' : failed ? 'FAILED' : attacks === 0 ? 'NO TEST' : 'NO CONTROL';
-    return `${number.padStart(3)}  ${what.padEnd(52)} ${words.padEnd(10)} attacks ${attacks}, controls ${controls}`;
+    const counts = `attacks ${attacks}, controls ${controls}${skipped === 0 ? '' : `, skipped ${skipped}`}`;
+    return `${number.padStart(3)}  ${what.padEnd(52)} ${words.padEnd(10)} ${counts}`;
   });
   return { lines, missing };
 }
