@@ -33,7 +33,7 @@ export function time(name: string, samples: readonly number[]): Figure {
 }
 
 /** The median of pairwise ratios: both members of a pair were measured right after each other. */
-export function ratio(name: string, ours: readonly number[], bare: readonly number[], aim: string): Figure {
+export function ratio(name: string, ours: readonly number[], bare: readonly number[], aim: string | null): Figure {
   const samples = ours.map((value, i) => value / (bare[i] ?? Number.NaN));
   return { name, value: rounded(median(samples)), unit: 'ratio', aim, samples: samples.map(rounded) };
 }
