@@ -9,7 +9,7 @@ import type { AnswerReader } from './exchange.ts';
 import { Fault, faultCode } from './fault.ts';
 import type { HttpClient } from './http.ts';
 import { InferenceFailure } from './port.ts';
-import type { ChatEvent, ChatRequest, ChatTurn, Idle, InferenceEngine } from './port.ts';
+import type { ChatEvent, ChatRequest, ChatTurn, Idle, IdleLook, InferenceEngine } from './port.ts';
 import { makeReceipt, type Told } from './receipts.ts';
 import type { Framing } from './stream-reader.ts';
 import { weightsFindings, type WeightsReader } from './weights.ts';
@@ -35,8 +35,15 @@ export interface EngineWire<S, L> {
    */
   readonly findings: (seen: S, before: S | null, parts: Asked) => readonly string[] | Promise<readonly string[]>;
   readonly told: (seen: Seen<S, L>, parts: Asked) => Told;
-  /** Makes one look after the other at whether the engine works on our request; `before` is what was seen before it. */
-  readonly idleLook: (model: Pick<ModelIdentity, 'tag' | 'digest'>, before: S | null) => () => Promise<Idle>;
+  /**
+   * Makes one look after the other at whether the engine works on our request; `before` is what was seen before it,
+   * `answered` whether anything of its answer came.
+   */
+  readonly idleLook: (
+    model: Pick<ModelIdentity, 'tag' | 'digest'>,
+    before: S | null,
+    answered: boolean,
+  ) => () => Promise<IdleLook>;
 }
 
 export interface Asked {
@@ -56,6 +63,11 @@ export interface Seen<S, L> {
 /** How long `idle` waits, and how soon and how often it looks, in ms. A settlement gives it three seconds. */
 const idleWaitMs = 2000;
 const idlePauseMs = { first: 25, most: 200 } as const;
+/**
+ * How long an unclear sight is worth waiting for, in ms: a runner that reads a prompt looks for a client that has gone
+ * after each batch, some seconds on a slow machine. A request that never arrived leaves no sign, however long one waits.
+ */
+const unclearMs = 5000;
 
 /**
  * The one way in which a request is sent, whatever the wire: nothing that must not be sent is; the engine shows itself
@@ -73,14 +85,16 @@ export function guardedChat<S, L>(
   },
 ): Pick<InferenceEngine, 'chat' | 'idle'> {
   const { http, timing, monotonic, log, weights } = parts;
-  /** The last request that was sent: what was seen before it, and whether its answer was read to the end. */
-  let last: { readonly expected: ModelIdentity; readonly before: S; read: boolean } | null = null;
+  /** The last request that was sent: what was seen before it, whether anything of its answer came, whether all did. */
+  let last: { readonly expected: ModelIdentity; readonly before: S; answered: boolean; read: boolean } | null = null;
 
-  const waitForIdle = async (look: () => Promise<Idle>, boundMs: number, signal?: AbortSignal): Promise<Idle> => {
-    const deadline = monotonic() + boundMs;
+  const waitForIdle = async (look: () => Promise<IdleLook>, boundMs: number, signal?: AbortSignal): Promise<Idle> => {
+    const began = monotonic();
     for (let pause: number = idlePauseMs.first; ; pause = Math.min(pause * 2, idlePauseMs.most)) {
       const seen = await look();
-      if (seen !== 'busy' || monotonic() >= deadline) return seen;
+      const waited = monotonic() - began;
+      if (seen === 'unclear' && waited >= Math.min(boundMs, unclearMs)) return 'unknown';
+      if (seen !== 'unclear' && (seen !== 'busy' || waited >= boundMs)) return seen;
       await wait(pause, undefined, signal === undefined ? {} : { signal });
     }
   };
@@ -141,7 +155,11 @@ export function guardedChat<S, L>(
       let wrong: readonly string[];
       try {
         if (last !== null && !last.read) {
-          const idle = await waitForIdle(wire.idleLook(last.expected, last.before), timing.idleMs, signal);
+          const idle = await waitForIdle(
+            wire.idleLook(last.expected, last.before, last.answered),
+            timing.idleMs,
+            signal,
+          );
           if (idle === 'busy')
             throw new Fault(
               'transport',
@@ -158,8 +176,10 @@ export function guardedChat<S, L>(
         throw named(error, 'before sending');
       }
       if (wrong[0] !== undefined) throw fail('identity', wrong[0], `before sending: ${wrong.join(', ')}`, wrong);
+      // Given up while the engine was looked at: nothing is sent, so nothing is waited for afterwards.
+      if (signal.aborted) throw named(signal.reason, 'before sending');
 
-      const sent = { expected, before: before as S, read: false };
+      const sent = { expected, before: before as S, answered: false, read: false };
       last = sent;
       const outcome = await exchange(http, rawRequest, wire.reader(expected.tag, onEvent), {
         path: wire.path,
@@ -172,6 +192,7 @@ export function guardedChat<S, L>(
         signal,
       });
       raw = outcome.raw;
+      sent.answered = raw !== null;
       if (!outcome.ok) {
         word = outcome.last;
         // A refusal was answered in full: nothing goes on behind it.
@@ -206,7 +227,7 @@ export function guardedChat<S, L>(
       const ours = last !== null && wire.sameName(last.expected.tag, tag) ? last : null;
       try {
         return await waitForIdle(
-          wire.idleLook(ours?.expected ?? { tag, digest: null }, ours?.before ?? null),
+          wire.idleLook(ours?.expected ?? { tag, digest: null }, ours?.before ?? null, ours?.answered ?? false),
           Math.min(idleWaitMs, timing.idleMs),
         );
       } catch {

@@ -1,6 +1,6 @@
 import type { ModelIdentity } from '../../protocol/views.ts';
 import { canonicalTag } from './cloud.ts';
-import type { Idle, LoadedModel } from './port.ts';
+import type { IdleLook, LoadedModel } from './port.ts';
 import { hundredths, type Told } from './receipts.ts';
 import type { Chunk } from './wire.ts';
 
@@ -139,11 +139,14 @@ export function toldByOllama(facts: {
  * scheduler sets a runner's expiry anew when no request holds it any more: an expiry that is another than before our
  * request, and the same in two looks, says so. While a request holds a runner that was loaded for it, each look computes
  * another expiry. No runner: nothing of ours can be running. `unknown`: no expiry is told, or no request of ours is known.
+ * The expiry of before, where the request was `answered` with anything: it is held. Where it was not, its runner may
+ * still read the prompt, or it never came that far (given up on its way): `unclear`.
  */
 export function ollamaIdleLook(
   expected: Pick<ModelIdentity, 'tag' | 'digest'>,
   before: EngineSnapshot | null,
-): (now: Pick<EngineSnapshot, 'loaded'>) => Idle {
+  answered: boolean,
+): (now: Pick<EngineSnapshot, 'loaded'>) => IdleLook {
   const former = before === null ? null : (loadedEntry(before, expected)?.expiresAt ?? null);
   let lastSeen: string | null = null;
   return (now) => {
@@ -151,7 +154,8 @@ export function ollamaIdleLook(
     if (entry === null) return 'idle';
     const seen = entry.expiresAt;
     if (seen === null || before === null) return 'unknown';
-    const released = seen !== former && seen === lastSeen;
+    if (seen === former) return answered ? 'busy' : 'unclear';
+    const released = seen === lastSeen;
     lastSeen = seen;
     return released ? 'idle' : 'busy';
   };

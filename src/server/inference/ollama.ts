@@ -123,8 +123,8 @@ export function createOllamaEngine(options: OllamaEngineOptions): InferenceEngin
         ];
       },
       told: (seen, { request, expected }) => toldByOllama({ ...seen, expected, numCtx: request.options.numCtx }),
-      idleLook(model, before) {
-        const look = ollamaIdleLook(model, before);
+      idleLook(model, before, answered) {
+        const look = ollamaIdleLook(model, before, answered);
         return async () => look({ loaded: await loaded() });
       },
     },

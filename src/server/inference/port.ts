@@ -92,6 +92,8 @@ export interface LoadedModel {
 
 /** What was seen of an engine's working on our last request: never more than it shows. */
 export type Idle = 'idle' | 'busy' | 'unknown';
+/** One look. `unclear`: as it would be if the request had never arrived; a later look may tell. */
+export type IdleLook = Idle | 'unclear';
 
 export interface InferenceEngine {
   readonly kind: EngineKind;

@@ -389,3 +389,56 @@ describe('what is refused before anything is sent', () => {
     expect(proxy.paths).toEqual([`${peer.host}/plain`]);
   });
 });
+
+describe('after a request that was given up', () => {
+  /** A runner that stays as it is, whatever happens to requests: as where none of them ever reached it. */
+  const unmoved = (first: 'lost' | 'begun'): Promise<OllamaPeer> => {
+    let chats = 0;
+    return startOllamaPeer({
+      ps: () => [{ ...honestLoaded, expires_at: '2030-01-01T00:00:00Z' }],
+      chat: (response) => {
+        chats += 1;
+        if (chats > 1) {
+          response.end(`${line({ content: 'hello' })}${lastLine}`);
+          return;
+        }
+        if (first === 'begun') response.write(line({ content: 'it begins' }), () => response.destroy());
+        else response.destroy();
+      },
+    });
+  };
+
+  test('the next one is sent where nothing of an answer had come: it may never have arrived, and nothing will tell', async () => {
+    const peer = await use(unmoved('lost'));
+    const engine = engineOn(peer.host, { idleMs: 100 });
+    expect((await failureOf(chatOnce(engine))).kind).toBe('transport');
+    const turn = await chatOnce(engine);
+    expect(turn.content).toBe('hello');
+    expect(turn.receipt.notes).toContain('idle_unknown');
+    expect((await chatOnce(engine)).receipt.notes).not.toContain('idle_unknown');
+  });
+
+  test('the next one is not sent where its answer had begun (control)', async () => {
+    const peer = await use(unmoved('begun'));
+    const engine = engineOn(peer.host, { idleMs: 100 });
+    expect((await failureOf(chatOnce(engine))).code).toBe('stream_cut');
+    expect((await failureOf(chatOnce(engine))).code).toBe('engine_busy');
+  });
+
+  test('what was given up before it was sent is waited for by nobody', async () => {
+    const abort = new AbortController();
+    const peer = await use(
+      startOllamaPeer({
+        ps: () => {
+          abort.abort(new Error('enough'));
+          return [{ ...honestLoaded, expires_at: '2030-01-01T00:00:00Z' }];
+        },
+      }),
+    );
+    const engine = engineOn(peer.host, { idleMs: 100 });
+    const identity = await engine.identity(peerModel);
+    expect((await failureOf(chatOnce(engine, { identity, signal: abort.signal }))).kind).toBe('cancelled');
+    const turn = await chatOnce(engine, { identity });
+    expect(turn.receipt.notes).not.toContain('idle_unknown');
+  });
+});
