@@ -168,7 +168,8 @@ export class BoundedReader extends AbstractMessageReader implements MessageReade
     if (this.#closed) {
       clearTimeout(this.#timer);
       this.#dead = true;
-      this.fireClose();
+      // What was handed over last is handled in the next turn; data and end may come in the same one.
+      setImmediate(() => this.fireClose());
     } else if (this.#socket.isPaused()) this.#socket.resume();
   }
 
@@ -230,7 +231,7 @@ export class BoundedWriter extends AbstractMessageWriter implements MessageWrite
     super();
     this.#socket = socket;
     this.#limits = limits;
-    socket.on('close', () => this.fireClose());
+    // Else its end is told by the reader of the same socket, behind the last message.
   }
 
   write(message: Message): Promise<void> {
@@ -257,6 +258,7 @@ export class BoundedWriter extends AbstractMessageWriter implements MessageWrite
       const fault = new FrameFault('the other side does not read');
       this.fireError(fault, message, 1);
       this.#socket.destroy();
+      this.fireClose();
       return Promise.reject(fault);
     }
     return new Promise((resolve, reject) => {

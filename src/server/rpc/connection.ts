@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   CancellationTokenSource,
   createMessageConnection,
@@ -13,12 +14,15 @@ import { BoundedReader, BoundedWriter } from '../../protocol/framing.ts';
 import { clientMethods, type ClientHello, type ClientMethod } from '../../protocol/methods.ts';
 import type { ClientId } from '../../protocol/primitives.ts';
 import type { Logger } from '../log.ts';
+import { within } from '../within.ts';
 import { dispatch, type DispatchPolicy } from './dispatch.ts';
 import { languageCapabilities, serveLanguage } from './language-documents.ts';
 import type { ConnectedClient, Kernel } from './port.ts';
 
 /** Requests of one connection that may run at once; a client that wants more has lost count. */
 const maxInFlight = 256;
+/** For answers under way when the connection is to end, in ms: whoever asked to stop wants to hear that it is done. */
+const lastAnswersMs = 1000;
 
 export interface ConnectionOptions {
   readonly socket: Socket;
@@ -36,7 +40,7 @@ export interface ConnectionOptions {
 
 export interface ClientConnection {
   readonly client: ConnectedClient;
-  /** Ends after what was written has gone out; forced after a moment. */
+  /** Ends after what was asked has been answered and what was written has gone out; each forced after a moment. */
   end(): void;
 }
 
@@ -84,6 +88,8 @@ export function serveConnection(options: ConnectionOptions): ClientConnection {
     log: (message) => log('debug', 'rpc', { message }),
   });
   const inFlight = new Set<AbortController>();
+  const { promise: answered, resolve: allAnswered } = Promise.withResolvers<void>();
+  let ending = false;
   let ended = false;
 
   const client: ConnectedClient = {
@@ -146,6 +152,7 @@ export function serveConnection(options: ConnectionOptions): ClientConnection {
       progress.end();
       inFlight.delete(controller);
       cancellation.dispose();
+      if (ending && inFlight.size === 0) allAnswered();
     }
   };
 
@@ -168,11 +175,18 @@ export function serveConnection(options: ConnectionOptions): ClientConnection {
     socket.destroy();
     options.onEnd(client);
   };
-  const end = (): void => {
-    if (ended) return;
+  const close = async (): Promise<void> => {
+    if (inFlight.size > 0) await within(lastAnswersMs, answered);
+    // An answer is written in the turn in which its handler has come back.
+    await nextTurn();
     socket.end();
     // A peer that does not close its half gets a second.
     setTimeout(() => socket.destroy(), 1000).unref();
+  };
+  const end = (): void => {
+    if (ended || ending) return;
+    ending = true;
+    void close();
   };
   connection.onError(([error]) =>
     log('warn', 'a connection failed', { client: options.clientId, error: error.message }),
