@@ -24,7 +24,7 @@ try:
     while True: written += os.write(fd, block)
 except OSError as e: print(errno.errorcode[e.errno], written)`,
   );
-/** Makes empty files until the kernel says no, or there are twice as many as any area takes, and tells how many. */
+/** Makes empty files until the kernel says no, or there are 40,000 (an area takes 20,480 at most), and tells how many. */
 const inodes = (id: string, folder: string): CommandSpec =>
   python(
     id,
