@@ -184,7 +184,7 @@ def test_compiled_code_runs():
   );
 
   it(
-    'a repository of 6,000 files and 84 MB, which bounded has no room for',
+    'a repository of 6,000 files and 156 MB, which bounded has no room for, nor a session’s allowance',
     async () => {
       const contract = {
         title: 'One',
@@ -213,7 +213,7 @@ def test_compiled_code_runs():
       for (let n = 0; n < 6000; n += 1) {
         const folder = path.join(repo.root, 'data', String(n % 100));
         if (n < 100) await mkdir(folder, { recursive: true });
-        await writeFile(path.join(folder, `${n}.txt`), `${n}\n`.padEnd(14_000, 'x'));
+        await writeFile(path.join(folder, `${n}.txt`), `${n}\n`.padEnd(26_000, 'x'));
       }
       await plainGit(repo.root, 'add', '-A');
       const bounded = kernel.kernel.call('contract/freeze', { path: repo.contract });

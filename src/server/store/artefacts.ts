@@ -10,9 +10,9 @@ import { guarded, storageFault } from './faults.ts';
 import { nodeFiles, type FileLayer } from './file-layer.ts';
 import type { ArtefactStore } from './port.ts';
 
-/** Bytes that one owner (a session, a contract) may keep, temporary writes included: design 10 "Storage". */
+/** Bytes that one owner (a session) may keep, temporary writes included: design 10 "Storage". */
 export const artefactAllowance = 128 * 1024 * 1024;
-/** A snapshot for profile `standard` (issue 3 item 7) may fill its workspace of 512 MiB. */
+/** The same of a contract: a snapshot for profile `standard` (issue 3 item 7) may fill its workspace of 512 MiB. */
 const snapshotAllowance = 512 * 1024 * 1024;
 
 export interface ArtefactStoreOptions {
@@ -22,6 +22,7 @@ export interface ArtefactStoreOptions {
   readonly now: () => number;
   /** Throws StaleEpoch; called inside each write transaction. */
   readonly fence: () => void;
+  /** Bytes that a session may keep; left out: `artefactAllowance`. What a contract may keep follows from its profile. */
   readonly allowance?: number;
   /** Called by name around each effect on the disk, for tests that kill the process there. */
   readonly at: (point: string) => void;
@@ -47,7 +48,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
   const { db, folder, now, fence, at } = options;
   const files = options.files ?? nodeFiles;
   const allowanceOf = (owner: string): number =>
-    options.allowance ?? (owner.startsWith('contract:') ? snapshotAllowance : artefactAllowance);
+    owner.startsWith('contract:') ? snapshotAllowance : (options.allowance ?? artefactAllowance);
   const temporaries = path.join(folder, 'tmp');
   guarded('preparing the artefact folder', () => {
     mkdirSync(temporaries, { recursive: true, mode: 0o700 });

@@ -29,7 +29,7 @@ export interface OpenStoreOptions {
   readonly now: () => number;
   /** SQLite's binding beside a bundle; undefined: node_modules. */
   readonly nativeBinding?: string | undefined;
-  /** Bytes an owner may keep in artefacts; default 128 MiB. */
+  /** Bytes a session may keep in artefacts; default 128 MiB. */
   readonly artefactAllowance?: number;
   /** Only tests hand in other steps. */
   readonly migrations?: readonly Migration[];

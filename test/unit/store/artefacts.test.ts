@@ -64,6 +64,11 @@ test('an owner has an allowance; others are not affected, and bytes on their way
   await expect(store.artefacts.put(new Uint8Array(101).fill(7), 'c')).rejects.toMatchObject({ code: 'StorageFull' });
 });
 
+test('what a session may keep is no bound for the snapshot of a contract, which a profile may need more for', async () => {
+  await expect(store.artefacts.put(new Uint8Array(1001), 'ses_a')).rejects.toMatchObject({ code: 'StorageFull' });
+  await expect(store.artefacts.put(new Uint8Array(1001), 'contract:a')).resolves.toMatchObject({ size: 1001 });
+});
+
 test('the bound holds for any sizes and order', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.integer({ min: 0, max: 400 }), { maxLength: 8 }), fc.uuid(), async (sizes, owner) => {
