@@ -35,6 +35,12 @@ export interface PodmanShape {
 /** Podman's own extra folders, made harmless: one nobody can write to, one that only root can and that is bounded. */
 const ownFolders = { '/var/tmp': 'ro,size=4096,mode=0755', '/run': 'rw,nosuid,nodev,noexec,size=65536,mode=0755' };
 
+/**
+ * Said, because what is not said is what the user's containers.conf makes of it (`pidns = "host"`): the supervisor ends
+ * every process that it can see.
+ */
+const ownNamespaces = { PidMode: 'private', UTSMode: 'private' };
+
 /** The same container in Podman's words. */
 export function podmanShape(options: CreateOptions, profile: SandboxProfile, seccompPath: string): PodmanShape {
   const container = options.name ?? '';
@@ -56,6 +62,7 @@ export function podmanShape(options: CreateOptions, profile: SandboxProfile, sec
         SecurityOpt: security,
         Tmpfs: ownFolders,
         Binds: profile.tmpfs.map((limit, index) => bindOf(limit, `${container}-${index}`)),
+        ...ownNamespaces,
       },
     },
   };
