@@ -1,5 +1,7 @@
 // `escrow image …` as scripts use it: the built command line and Kernel.
-import { rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { escrow, type CliResult } from '../../scripts/lib/cli.ts';
 import type { ImageList, ImagePlan, ImagePrune, ImageRecord } from '../../src/protocol/images.ts';
@@ -15,9 +17,11 @@ describe('escrow image', () => {
   beforeAll(async () => {
     await ensureSandboxImage();
     home = await makeHome();
+    const lock = await readFile(path.join(import.meta.dirname, '../fixtures/locks/small/requirements.lock'), 'utf8');
     repo = await imageRepository(
       'small',
-      { 'a.txt': '1\n' },
+      // A lock of this run alone: an image that another run made is not this one's.
+      { 'a.txt': '1\n', 'requirements.lock': `${lock}# run ${randomBytes(8).toString('hex')}\n` },
       {
         title: 'T',
         instruction: 'I',

@@ -15,6 +15,7 @@ import { ContainerEngine, engineAddress } from '../../src/server/sandbox/engine.
 import { imageRepository, replacement, type ImageRepository } from '../fixtures/image-repository.ts';
 import { sessionAt, settled, startSession, verified, writeScript } from '../fixtures/journey.ts';
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { knownHome } from '../fixtures/known-home.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
 /** What fetches tens of megabytes more. */
@@ -22,16 +23,12 @@ const full = process.env['ESCROW_TEST_FULL'] === '1';
 const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
-/** Containers of preparations that were there before: of a run that was ended, or of another one. They are not ours. */
-const before = new Set((await engine.list(['escrow.image=preparation'])).map(({ id }) => id));
-const preparing = async () => (await engine.list(['escrow.image=preparation'])).filter(({ id }) => !before.has(id));
-
-/** What a preparation could leave in the engine: images of this home, and containers. */
-async function leftovers(homeId: string | undefined): Promise<readonly string[]> {
+/** What preparations of a home left in the engine: images and containers. */
+async function leftovers(homeId: string): Promise<readonly string[]> {
   const images = (await engine.images(['escrow.product=escrow'])).filter(
     ({ labels }) => labels['escrow.home'] === homeId || labels['escrow.owner'] === homeId,
   );
-  const containers = await preparing();
+  const containers = await engine.list([`escrow.owner=${homeId}`]);
   return [...images.map(({ id }) => id), ...containers.map(({ name }) => name)];
 }
 
@@ -39,13 +36,15 @@ describe('a contract with packages of npm and of Python', () => {
   let kernel: TestKernel;
   let repo: ImageRepository;
   let digest: ContractDigest;
-  let homeId: string | undefined;
+  let homeId: string;
   const temporaries = (): Promise<readonly string[]> => readdir(path.join(kernel.home, 'preparing')).catch(() => []);
   const plan = (): Promise<ImagePlan> => kernel.kernel.call('image/plan', { digest });
 
   beforeAll(async () => {
     await ensureSandboxImage();
-    kernel = await startTestKernel();
+    const known = await knownHome();
+    homeId = known.homeId;
+    kernel = await startTestKernel({ home: known.home });
     const lock = await readFile(path.join(import.meta.dirname, '../fixtures/locks/small/requirements.lock'), 'utf8');
     repo = await imageRepository(
       'small',
@@ -120,7 +119,7 @@ describe('a contract with packages of npm and of Python', () => {
     });
     expect(
       (await engine.images(['escrow.product=escrow'])).filter(
-        ({ labels }) => 'escrow.dependencies' in labels && labels['escrow.home'] === homeId && homeId !== undefined,
+        ({ labels }) => 'escrow.dependencies' in labels && labels['escrow.home'] === homeId,
       ),
     ).toEqual([]);
     expect(await temporaries()).toEqual([]);
@@ -156,14 +155,13 @@ describe('a contract with packages of npm and of Python', () => {
     expect(python?.downloadedBytes).toBeGreaterThan(1_000_000);
     expect(python?.tree).toMatch(/^[0-9a-f]{64}$/);
     const image = await engine.inspectImage(record?.image ?? '');
-    homeId = image?.Config.Labels?.['escrow.home'];
-    expect(homeId).toBeDefined();
+    expect(image?.Config.Labels?.['escrow.home']).toBe(homeId);
     expect(image?.Size).toBe(record?.sizeBytes);
     expect(image?.Config.Labels?.['escrow.dependencies']).toBe(record?.dependencies);
     for (const file of ['canary', path.join('..', 'canary')])
       expect(existsSync(path.join(repo.root, file))).toBe(false);
     expect(await temporaries()).toEqual([]);
-    expect(await preparing()).toEqual([]);
+    expect(await engine.list([`escrow.owner=${homeId}`])).toEqual([]);
   });
 
   it('[64+] has nothing of the repository in the image but what the packages are', async () => {

@@ -12,6 +12,7 @@ import { ContainerEngine, engineAddress } from '../../src/server/sandbox/engine.
 import { openStore } from '../../src/server/store/open-store.ts';
 import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { knownHome } from '../fixtures/known-home.ts';
 import { executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 /** Flattening the default base twice takes a minute on a busy machine. */
@@ -20,6 +21,7 @@ const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
 let kernel: TestKernel;
+let homeId: string;
 /** The newest connection: a test ends the Kernel of the first one. */
 let current: KernelConnection;
 let bench: SandboxBench;
@@ -27,7 +29,9 @@ const repos: ImageRepository[] = [];
 
 beforeAll(async () => {
   bench = await sandboxBench();
-  kernel = await startTestKernel();
+  const known = await knownHome();
+  homeId = known.homeId;
+  kernel = await startTestKernel({ home: known.home });
   current = kernel.kernel;
 }, 120_000);
 afterAll(async () => {
@@ -60,19 +64,16 @@ async function planned(steps: readonly Step[]) {
   return { digest, plan };
 }
 
-/** What was there before: of a run that was ended, or of another one. It is not ours. */
-const before = new Set([
-  ...(await engine.list(['escrow.image=preparation'])).map(({ id }) => id),
-  ...(await engine.images(['escrow.product=escrow'])).map(({ id }) => id),
-]);
-const preparing = async () => (await engine.list(['escrow.image=preparation'])).filter(({ id }) => !before.has(id));
+const preparing = () => engine.list([`escrow.owner=${homeId}`]);
+/** What steps left on their way. */
+const stepImages = () => engine.images(['escrow.image=steps', `escrow.owner=${homeId}`]);
 
 /** Everything that a failed try could leave, apart from the flat default base, which is there before. */
 async function traces(): Promise<readonly string[]> {
-  const images = (await engine.images(['escrow.product=escrow'])).filter(({ id }) => !before.has(id));
+  const flat = (await engine.images([`escrow.home=${homeId}`])).filter(({ labels }) => 'escrow.steps' in labels);
+  const images = [...flat, ...(await stepImages())];
   const containers = await preparing();
-  const made = images.filter(({ labels }) => 'escrow.steps' in labels || labels['escrow.image'] === 'steps');
-  return [...made.map(({ id }) => id), ...containers.map(({ name }) => name)];
+  return [...images.map(({ id }) => id), ...containers.map(({ name }) => name)];
 }
 
 describe('a step', () => {
@@ -196,8 +197,7 @@ open("/workspace/planted", "w").write("evil")`;
     expect(tool?.tail).toMatch(/-rwxr-xr-x.*\/usr\/local\/bin\/copy/);
     expect(tool?.tail).not.toMatch(/ 4 .*executor\.cjs/);
     // Only the result is left, not the steps on the way.
-    const left = (await engine.images(['escrow.image=steps'])).filter(({ id }) => !before.has(id));
-    expect(left).toEqual([]);
+    expect(await stepImages()).toEqual([]);
   });
 });
 
