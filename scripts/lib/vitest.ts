@@ -8,9 +8,15 @@ import { root } from './root.ts';
 /** The layers of tests, lowest first; each is a vitest project (docs/testing.md). */
 export const layers = ['unit', 'sandbox', 'crash', 'e2e'] as const;
 /** What runs a second time against Podman; what attaches twice or needs an engine in between is left out (docs/sandbox.md). */
-export const podmanFiles = ['lifecycle', 'isolation', 'commands', 'limits', 'attacks'].map(
-  (name) => `test/sandbox/${name}.test.ts`,
-);
+export const podmanFiles = [
+  'lifecycle',
+  'isolation',
+  'commands',
+  'limits',
+  'attacks',
+  'image-preparation',
+  'image-steps',
+].map((name) => `test/sandbox/${name}.test.ts`);
 export type Layer = (typeof layers)[number];
 
 export interface Counts {

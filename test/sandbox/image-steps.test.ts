@@ -8,8 +8,8 @@ import type { KernelConnection } from '../../src/client/kernel-connection.ts';
 import type { ImagePlan, ImageRecord } from '../../src/protocol/images.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { ImageDesk } from '../../src/server/image/image-desk.ts';
-import { ContainerEngine, engineAddress } from '../../src/server/sandbox/engine.ts';
 import { openStore } from '../../src/server/store/open-store.ts';
+import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { knownHome } from '../fixtures/known-home.ts';
@@ -17,7 +17,7 @@ import { executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandb
 
 /** Flattening the default base twice takes a minute on a busy machine. */
 const full = process.env['ESCROW_TEST_FULL'] === '1';
-const engine = new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
+const engine = engineHere();
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
 let kernel: TestKernel;
@@ -127,7 +127,7 @@ import sys
 links = [l.split(":")[0].strip() for l in open("/proc/net/dev") if ":" in l]
 mounts = [l.split()[1] for l in open("/proc/mounts") if l.split()[2] in ("ext4", "xfs", "btrfs", "tmpfs")]
 print(sorted(l for l in links if l != "lo" and not l.startswith(("tunl", "sit", "gre", "erspan", "ip"))))
-print([m for m in mounts if not m.startswith(("/etc/", "/dev", "/proc", "/sys", "/usr/sbin/docker-init", "/sbin/docker-init"))])
+print([m for m in mounts if not m.startswith(("/etc/", "/dev", "/proc", "/sys", "/usr/sbin/docker-init", "/sbin/docker-init", "/run/podman-init", "/run/.containerenv"))])
 sys.exit(1)`;
     const { digest, plan } = await planned([{ argv: ['python3', '-c', code] }]);
     await expect(current.call('image/prepare', { digest, plan: plan.plan, approval: yes })).rejects.toMatchObject({

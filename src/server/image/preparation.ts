@@ -210,6 +210,7 @@ export class Preparation {
       image,
       steps,
       preparer: this.#deps.homeId,
+      folder: this.#folder,
       signal: this.#signal,
       onStep: (index) => this.#progress('opaque', steps[index]?.argv.join(' ').slice(0, 200) ?? '', 60),
     });

@@ -153,6 +153,9 @@ const InfoReply = z.object({
   PidsLimit: z.boolean().catch(false),
 });
 
+/** What engines say of a path of a container, in a header. Podman names the path itself where it is no link. */
+const PathStat = z.object({ linkTarget: z.string().default('') });
+
 /** The one place that talks to a container engine. Every call has a deadline and throws EngineFault only. */
 export class ContainerEngine {
   readonly #address: EngineAddress;
@@ -439,6 +442,29 @@ export class ContainerEngine {
     }
   }
 
+  /**
+   * Where a path of a container leads once every link in it has been followed as the container's own root would have it;
+   * the path itself where there is none. Undefined where there is nothing.
+   */
+  async followPath(id: string, path: string): Promise<string | undefined> {
+    const client = await this.#negotiated();
+    try {
+      const answer = (await settled(
+        'stat',
+        client.getContainer(id).infoArchive({ path }),
+        slowRequestMs,
+      )) as Readable & {
+        readonly headers: Readonly<Record<string, string | undefined>>;
+      };
+      answer.destroy();
+      const stat = Buffer.from(answer.headers['x-docker-container-path-stat'] ?? '', 'base64').toString('utf8');
+      return PathStat.parse(JSON.parse(stat)).linkTarget || path;
+    } catch (error) {
+      if (EngineFault.is(error, 'not-found')) return undefined;
+      throw error;
+    }
+  }
+
   /** Bytes that each instruction of an image's making added, newest first; ones without a layer are 0. */
   async layerSizes(id: string): Promise<readonly number[]> {
     const client = await this.#negotiated();
@@ -469,14 +495,22 @@ export class ContainerEngine {
       client.getContainer(id).commit({ _query: { container: id, ...named, pause: false, ...changes }, _body: body }),
       commitMs,
     )) as { Id: string };
-    return committed.Id;
+    // Podman leaves out here what it says everywhere else.
+    return committed.Id.replace(/^(?:sha256:)?/, 'sha256:');
   }
 
-  /** Without `exactly`, the engine takes nameless images below away as well where nothing else needs them. */
+  /**
+   * One that is not there any more is as good as removed. Without `exactly`, the engine takes nameless images below away
+   * as well where nothing else needs them; Podman does so in any case.
+   */
   async removeImage(id: string, exactly = false): Promise<void> {
     const client = await this.#negotiated();
     const how = { force: false, ...(exactly ? { noprune: true } : {}) };
-    await settled('remove image', client.getImage(id).remove(how), slowRequestMs);
+    try {
+      await settled('remove image', client.getImage(id).remove(how), slowRequestMs);
+    } catch (error) {
+      if (!EngineFault.is(error, 'not-found')) throw error;
+    }
   }
 
   #connect(version: string | undefined): Docker {

@@ -6,45 +6,30 @@ import type { ContainerEngine } from './engine.ts';
 /** An interpreter or a C library; more is not read. */
 const maxFileBytes = 64 * 1024 * 1024;
 
-type Found =
-  { readonly kind: 'link'; readonly target: string } | { readonly kind: 'file'; readonly bytes: Buffer } | undefined;
-
-/** One path of a container that was never started; links are not followed. */
-async function readOne(engine: ContainerEngine, container: string, file: string): Promise<Found> {
-  const archive = await engine.getFiles(container, file);
-  if (archive === undefined) return undefined;
+/** A file of a container that was never started, by whatever links a path leads to it. */
+export async function followFile(
+  engine: ContainerEngine,
+  container: string,
+  start: string,
+): Promise<{ readonly file: string; readonly bytes: Buffer } | undefined> {
+  const file = await engine.followPath(container, start);
+  const archive = file === undefined ? undefined : await engine.getFiles(container, file);
+  if (file === undefined || archive === undefined) return undefined;
   const reader = extract();
   archive.on('error', (error) => reader.destroy(error)).pipe(reader);
   try {
     for await (const entry of reader as AsyncIterable<ExtractEvents['entry'][1]>) {
-      const { type, linkname, size } = entry.header;
-      if (type === 'symlink') return { kind: 'link', target: linkname ?? '' };
+      const { type, size } = entry.header;
       if (type !== 'file' || (size ?? 0) > maxFileBytes) return undefined;
       const parts: Buffer[] = [];
       for await (const part of entry as unknown as AsyncIterable<Buffer>) parts.push(part);
-      return { kind: 'file', bytes: Buffer.concat(parts) };
+      return { file, bytes: Buffer.concat(parts) };
     }
     return undefined;
   } finally {
     archive.destroy();
     reader.destroy();
   }
-}
-
-/** Follows links as the image's own root would have it. */
-export async function followFile(
-  engine: ContainerEngine,
-  container: string,
-  start: string,
-): Promise<{ readonly file: string; readonly bytes: Buffer } | undefined> {
-  let file = start;
-  for (let hops = 0; hops < 8; hops += 1) {
-    const found = await readOne(engine, container, file);
-    if (found === undefined) return undefined;
-    if (found.kind === 'file') return { file, bytes: found.bytes };
-    file = path.posix.resolve(path.posix.dirname(file), found.target);
-  }
-  return undefined;
 }
 
 const triplets = { amd64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' } as const;
@@ -83,7 +68,7 @@ async function readLibc(
       found === undefined ? null : /GNU C Library [^\0]*?version (\d+)\.(\d+)/.exec(found.bytes.toString('latin1'));
     if (version !== null) return { kind: 'glibc', major: Number(version[1]), minor: Number(version[2]) };
   }
-  const musl = await readOne(engine, container, `/lib/ld-musl-${muslNames[architecture]}.so.1`);
+  const musl = await followFile(engine, container, `/lib/ld-musl-${muslNames[architecture]}.so.1`);
   // Wheels know musl 1.1 and 1.2; 1.2 has been everywhere since 2020.
   return musl === undefined ? null : { kind: 'musl', major: 1, minor: 2 };
 }

@@ -252,6 +252,10 @@ class Making {
     const started = performance.now();
     const { id, packed } = await work();
     this.#made.push(id);
+    // Podman takes what has no name away with the last image that was built on it, whosever it is.
+    if (kind !== 'executor' && (await this.#engine.flavour()) === 'podman') {
+      await this.#engine.tag(id, preparedRepository, id.replace('sha256:', '').slice(0, 12));
+    }
     this.steps.push({ kind, ms: Math.round(performance.now() - started), packed });
     return id;
   }

@@ -3,8 +3,9 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { EscrowError } from '../../protocol/errors.ts';
 import { Demux } from './demux.ts';
-import type { ContainerEngine } from './engine.ts';
+import type { ContainerEngine, CreateOptions } from './engine.ts';
 import { labelKeys, productLabel } from './labels.ts';
+import { podmanHost, seccompFile } from './podman.ts';
 import type { ImageWanted } from './port.ts';
 import { seccompOption } from './seccomp.ts';
 
@@ -20,6 +21,8 @@ export interface OpaqueRun {
   readonly steps: ImageWanted['steps'];
   /** Whose container it is: a dead Kernel's is found by it. */
   readonly preparer: string;
+  /** For files that the engine reads while a step runs. */
+  readonly folder: string;
   readonly signal: AbortSignal;
   readonly onStep: (index: number) => void;
 }
@@ -51,38 +54,7 @@ export async function removeImages(engine: ContainerEngine, ids: readonly string
 
 async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps'][number]): Promise<string> {
   const { engine, signal } = run;
-  const [program = '', ...args] = step.argv;
-  const id = await engine.create({
-    Image: image,
-    Entrypoint: [program],
-    Cmd: [...args],
-    User: '0:0',
-    WorkingDir: '/',
-    Env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', 'HOME=/root', 'LANG=C.UTF-8', 'CI=1'],
-    Labels: {
-      [labelKeys.product]: productLabel,
-      [labelKeys.image]: 'preparation',
-      [labelKeys.owner]: run.preparer,
-    },
-    AttachStdout: true,
-    AttachStderr: true,
-    NetworkDisabled: !step.network,
-    HostConfig: {
-      NetworkMode: step.network ? 'default' : 'none',
-      Init: true,
-      LogConfig: { Type: 'none', Config: {} },
-      CapDrop: ['ALL'],
-      // What package managers need to put files of other owners in place.
-      CapAdd: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'FSETID', 'SETGID', 'SETUID'],
-      SecurityOpt: ['no-new-privileges', seccompOption],
-      IpcMode: 'private',
-      Memory: 4096 * mebibyte,
-      MemorySwap: 4096 * mebibyte,
-      PidsLimit: 512,
-      Binds: [],
-      Devices: [],
-    },
-  });
+  const id = await engine.create(await stepOptions(run, image, step));
   const stop = new AbortController();
   const kill = (): void => void engine.kill(id).catch(() => {});
   signal.addEventListener('abort', kill, { once: true });
@@ -132,4 +104,47 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
     }
     await engine.remove(id);
   }
+}
+
+async function stepOptions(run: OpaqueRun, image: string, step: ImageWanted['steps'][number]): Promise<CreateOptions> {
+  const [program = '', ...args] = step.argv;
+  const host: CreateOptions['HostConfig'] = {
+    NetworkMode: step.network ? 'default' : 'none',
+    Init: true,
+    LogConfig: { Type: 'none', Config: {} },
+    CapDrop: ['ALL'],
+    // What package managers need to put files of other owners in place.
+    CapAdd: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'FSETID', 'SETGID', 'SETUID'],
+    SecurityOpt: ['no-new-privileges', seccompOption],
+    IpcMode: 'private',
+    Memory: 4096 * mebibyte,
+    MemorySwap: 4096 * mebibyte,
+    PidsLimit: 512,
+    // Said, because Podman's defaults are more than it may set itself in some places, and then it starts nothing.
+    Ulimits: [
+      { Name: 'nofile', Soft: 4096, Hard: 4096 },
+      { Name: 'nproc', Soft: 4096, Hard: 4096 },
+      { Name: 'core', Soft: 0, Hard: 0 },
+    ],
+    Binds: [],
+    Devices: [],
+  };
+  const podman = (await run.engine.flavour()) === 'podman';
+  return {
+    Image: image,
+    Entrypoint: [program],
+    Cmd: [...args],
+    User: '0:0',
+    WorkingDir: '/',
+    Env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', 'HOME=/root', 'LANG=C.UTF-8', 'CI=1'],
+    Labels: {
+      [labelKeys.product]: productLabel,
+      [labelKeys.image]: 'preparation',
+      [labelKeys.owner]: run.preparer,
+    },
+    AttachStdout: true,
+    AttachStderr: true,
+    NetworkDisabled: !step.network,
+    HostConfig: podman ? podmanHost(host, await seccompFile(run.folder)) : host,
+  };
 }

@@ -41,7 +41,17 @@ const ownFolders = { '/var/tmp': 'ro,size=4096,mode=0755', '/run': 'rw,nosuid,no
  */
 const ownNamespaces = { PidMode: 'private', UTSMode: 'private' };
 
-/** The same container in Podman's words. */
+/**
+ * What a container of any kind of ours is asked for, in Podman's words: the filter as a file's path, namespaces by name.
+ */
+export function podmanHost(host: CreateOptions['HostConfig'], seccompPath: string): CreateOptions['HostConfig'] {
+  const security = ((host?.SecurityOpt ?? []) as string[]).map((option) =>
+    option === seccompOption ? `seccomp=${seccompPath}` : option,
+  );
+  return { ...host, SecurityOpt: security, ...ownNamespaces };
+}
+
+/** The same sandbox in Podman's words. */
 export function podmanShape(options: CreateOptions, profile: SandboxProfile, seccompPath: string): PodmanShape {
   const container = options.name ?? '';
   const volumes = profile.tmpfs.map((limit, index) => ({
@@ -49,20 +59,14 @@ export function podmanShape(options: CreateOptions, profile: SandboxProfile, sec
     options: { type: 'tmpfs', device: 'tmpfs', o: volumeOptions(limit) },
     labels: { ...options.Labels, [labelKeys.container]: container },
   }));
-  const { HostConfig: host } = options;
-  const security = ((host?.SecurityOpt ?? []) as string[]).map((option) =>
-    option === seccompOption ? `seccomp=${seccompPath}` : option,
-  );
   return {
     volumes,
     options: {
       ...options,
       HostConfig: {
-        ...host,
-        SecurityOpt: security,
+        ...podmanHost(options.HostConfig, seccompPath),
         Tmpfs: ownFolders,
         Binds: profile.tmpfs.map((limit, index) => bindOf(limit, `${container}-${index}`)),
-        ...ownNamespaces,
       },
     },
   };

@@ -6,6 +6,7 @@ test('a step whose container does not start leaves no attachment open', async ()
   const stream = new Duplex({ read: () => undefined });
   const removed: string[] = [];
   const engine: Partial<OpaqueRun['engine']> = {
+    flavour: async () => 'docker',
     create: () => Promise.resolve('made'),
     attach: () => Promise.resolve(stream),
     start: () => Promise.reject(new Error('no such program')),
@@ -17,6 +18,7 @@ test('a step whose container does not start leaves no attachment open', async ()
   };
   const run = runOpaqueSteps({
     engine: engine as OpaqueRun['engine'],
+    folder: '/nowhere',
     image: 'base',
     steps: [{ argv: ['apt-get', 'update'], network: true }],
     preparer: 'test',
