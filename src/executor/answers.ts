@@ -36,6 +36,11 @@ export interface AnswersParts {
  */
 export class Answers {
   readonly #parts: AnswersParts;
+  /**
+   * Memory for parts of files that nobody uses now; as many as were ever on their way at once. A fresh one for each part
+   * would have the collector run several times while a workspace is read.
+   */
+  readonly #chunks: Buffer[] = [];
   #epoch: number | undefined;
   #queuedBytes = 0;
   #refusals = 0;
@@ -112,10 +117,12 @@ export class Answers {
     const announced: Body<FromExecutor> = { t: 'part', id, size: file.size, file: as };
     if (file.size === 0) yield { line: this.#line(announced) };
     for (let offset = 0, seq = -1; offset < file.size; seq += 1) {
-      const payload = file.read(channelBounds.chunkBytes);
+      const chunk = this.#chunks.pop() ?? Buffer.allocUnsafeSlow(channelBounds.chunkBytes + 1);
+      const payload = file.read(chunk);
       hash.update(payload);
       const p = payload.length;
-      yield { line: this.#line(offset === 0 ? { ...announced, p } : { t: 'data', id, seq, p }), payload };
+      const line = this.#line(offset === 0 ? { ...announced, p } : { t: 'data', id, seq, p });
+      yield { line, payload, taken: () => this.#chunks.push(chunk) };
       offset += p;
     }
     return hash.digest('hex') as Sha256;

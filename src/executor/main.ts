@@ -9,9 +9,11 @@ import { Supervisor } from './supervisor.ts';
 async function main(): Promise<void> {
   process.umask(0o022);
   if (process.argv[2] === 'read-out') {
-    await readOut(process.argv[3] ?? '[]', process.stdout);
+    await readOut(process.argv.slice(3), process.stdout);
     return;
   }
+  // Ending all workers ends every process that this one can see: it must be the child of a container's own init.
+  if (process.ppid !== 1) throw new Error('this is no container with an init and a process table of its own');
   const nonce = process.env['ESCROW_NONCE'];
   if (nonce === undefined || !/^[0-9a-f]{32}$/.test(nonce)) throw new Error('ESCROW_NONCE is missing');
   delete process.env['ESCROW_NONCE'];

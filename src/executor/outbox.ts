@@ -13,6 +13,8 @@ const newline = Buffer.from('\n');
 export interface OutgoingFrame {
   readonly line: string;
   readonly payload?: Buffer;
+  /** Called once, when nobody looks at the payload any more: its memory may be used again. */
+  readonly taken?: () => void;
 }
 
 interface Job {
@@ -83,7 +85,7 @@ export class Outbox {
   };
 
   /** The callback comes also for what can't be written any more: then there is nobody to write to. */
-  #write({ line, payload }: OutgoingFrame): void {
+  #write({ line, payload, taken }: OutgoingFrame): void {
     if (payload === undefined) {
       this.#out.write(`${line}\n`, this.#flush);
       return;
@@ -91,12 +93,16 @@ export class Outbox {
     const head = Buffer.from(`${line}\n`);
     if (payload.length <= copiedBytes) {
       this.#out.write(Buffer.concat([head, payload, newline]), this.#flush);
+      taken?.();
       return;
     }
     this.#out.cork();
     this.#out.write(head);
     this.#out.write(payload);
-    this.#out.write(newline, this.#flush);
+    this.#out.write(newline, () => {
+      taken?.();
+      this.#flush();
+    });
     this.#out.uncork();
   }
 }

@@ -15,30 +15,33 @@ const betweenLooksMs = 20;
 
 /**
  * Collection without a channel, whose supervisor may hang: a fresh process of the same program, started by the engine,
- * reads the workspace and the audit log and writes them as frames: `{quiet}`, `{report}` and its bytes, for each path of
- * the given JSON array `{file}`, its bytes and `{sha256}`, `{audit}` and its bytes, `{end}`. It changes nothing and ends
+ * reads the workspace and the audit log and writes them as frames: `{quiet}`, `{report}` and its bytes, for each
+ * argument `file:PATH` `{file}`, its bytes and `{sha256}`, `{audit}` and its bytes, `{end}`. An argument `scratch:PATH`
+ * names a folder that is not looked at. It changes nothing and ends
  * nobody itself: it asks the supervisor to hold, and `quiet` is what came of that. (Ending the supervisor would end the
  * container and its bytes.)
  */
-export async function readOut(paths: string, out: Writable): Promise<void> {
+export async function readOut(args: readonly string[], out: Writable): Promise<void> {
   await say(out, { quiet: await held() });
   const workspace = new Workspace(insidePaths.workspace);
+  workspace.leaveOut(pathsAfter('scratch:', args));
   await carry(out, { report: true }, Buffer.from(JSON.stringify(workspace.report())));
-  const wanted: unknown = JSON.parse(paths);
-  if (!Array.isArray(wanted)) throw new Error('the paths are no array');
-  for (const path of wanted.slice(0, 256)) {
-    const parsed = parseRelPath(String(path));
-    if (!parsed.ok) continue;
+  for (const path of pathsAfter('file:', args)) {
     try {
-      await sayFile(out, workspace, parsed.path);
+      await sayFile(out, workspace, path);
     } catch (error) {
       // Also of one that changed while it was read: what came of it does not count.
-      await say(out, { missing: { path: parsed.path, reason: (error as Error).message } });
+      await say(out, { missing: { path, reason: (error as Error).message } });
     }
   }
   const audit = readFileSync(insidePaths.audit);
   if (audit.length <= channelBounds.auditBytes) await carry(out, { audit: true }, audit);
   await say(out, { end: true });
+}
+
+function pathsAfter(prefix: string, args: readonly string[]): RelPath[] {
+  const named = args.filter((arg) => arg.startsWith(prefix)).map((arg) => parseRelPath(arg.slice(prefix.length)));
+  return named.flatMap((parsed) => (parsed.ok ? [parsed.path] : []));
 }
 
 /** Whether the supervisor says that it holds, and two scans in a row then found no process of the worker. */
@@ -60,10 +63,12 @@ async function sayFile(out: Writable, workspace: Workspace, path: RelPath): Prom
     const { size, mode } = file;
     const hash = createHash('sha256');
     await say(out, { file: { path, mode, size } });
-    for (let left = size; left > 0; left -= channelBounds.chunkBytes) {
-      const bytes = file.read(channelBounds.chunkBytes);
+    for (let left = size; left > 0;) {
+      // A fresh one each time: the stream may still look at the last.
+      const bytes = file.read(Buffer.allocUnsafeSlow(channelBounds.chunkBytes + 1));
       hash.update(bytes);
       await say(out, { p: bytes.length }, bytes);
+      left -= bytes.length;
     }
     await say(out, { sha256: hash.digest('hex') });
   } finally {

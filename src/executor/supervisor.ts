@@ -48,7 +48,7 @@ export class Supervisor {
   readonly #identity: SupervisorIdentity;
   readonly #exit: () => void;
   readonly #frames = new FrameReader(channelBounds.frameBytes, {
-    // A fresh client begins with newlines, in case a dead one left half a frame.
+    // Each frame of a client begins with a newline, in case somebody else left half of one.
     line: (bytes) => (bytes.length === 0 ? 0 : this.#receiveLine(bytes.toString('utf8'))),
     payload: (bytes) => this.#payload(bytes),
     tooLong: () => this.#answers.refuse('too-long'),
@@ -400,7 +400,7 @@ export class Supervisor {
     const { size, mode } = file;
     if (size <= channelBounds.chunkBytes) {
       this.#answers.answer(request, () => {
-        const bytes = file.read(size);
+        const bytes = file.read(Buffer.allocUnsafeSlow(size + 1));
         return { result: { size, sha256: sha256(bytes), mode }, bytes };
       });
       file.close();

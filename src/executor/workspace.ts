@@ -17,6 +17,7 @@ import {
   symlinkSync,
   unlinkSync,
   writeSync,
+  type Dir,
   type Stats,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -41,10 +42,11 @@ export interface OpenFile {
   /** As declared at placing, not as widened for the worker. */
   readonly mode: number;
   /**
-   * The next bytes, at most `most` of them and fewer only at the end. Throws Refusal `conflict` where the file turns out
-   * to have another size than at its opening.
+   * The next bytes, put into the buffer that is given, and a view of them: one fewer than it holds, less only at the
+   * end. (The one more is for seeing growth.) Throws Refusal `conflict` where the file turns out to have another size
+   * than at its opening.
    */
-  read(most: number): Buffer;
+  read(into: Buffer): Buffer;
   close(): void;
 }
 
@@ -72,8 +74,9 @@ const createOnly = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | c
 const maxEntries = 40_000;
 const maxFiles = 20_000;
 const maxOdd = 256;
-/** Bytes that are read at a time where a file is only hashed. */
-const hashedAtOnce = 256 * 1024;
+const maxOddPath = 2000;
+/** For files that are only hashed: one call does it from its beginning to its end. */
+const hashed = Buffer.allocUnsafeSlow(256 * 1024);
 
 /**
  * The files in the sandbox. Everything outside scratch belongs to root and can't be written by the worker, so nobody
@@ -90,8 +93,13 @@ export class Workspace {
     this.#root = root;
   }
 
+  /** These folders are the worker's: what lies in them is not looked at. */
+  leaveOut(scratch: readonly RelPath[]): void {
+    this.#scratch = scratch;
+  }
+
   makeScratch(paths: readonly RelPath[]): void {
-    this.#scratch = paths;
+    this.leaveOut(paths);
     for (const path of paths) {
       this.#makeFolders(path.split('/'), path);
       chmodSync(join(this.#root, path), 0o755);
@@ -206,7 +214,11 @@ export class Workspace {
     const file = this.open(path);
     try {
       const hash = createHash('sha256');
-      for (let left = file.size; left > 0; left -= hashedAtOnce) hash.update(file.read(hashedAtOnce));
+      for (let left = file.size; left > 0;) {
+        const bytes = file.read(hashed);
+        hash.update(bytes);
+        left -= bytes.length;
+      }
       return { path, mode: file.mode, size: file.size, sha256: hash.digest('hex') as Sha256 };
     } finally {
       file.close();
@@ -225,14 +237,21 @@ export class Workspace {
     return { files, odd, whole: true };
   }
 
-  /** What lies in the workspace outside scratch, in the order of its folders. Bounded. */
+  /** What lies in the workspace outside scratch, in the order of its folders. Bounded; what can't be looked at is odd. */
   *walk(): Generator<WalkEntry> {
     const folders = [''];
     let entries = 0;
     let files = 0;
     let odd = 0;
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
-      const directory = opendirSync(join(this.#root, folder));
+      let directory: Dir;
+      try {
+        directory = opendirSync(join(this.#root, folder));
+      } catch {
+        odd += 1;
+        yield { kind: 'odd', path: folder.slice(0, maxOddPath) };
+        continue;
+      }
       try {
         for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
           entries += 1;
@@ -242,26 +261,33 @@ export class Workspace {
           }
           const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
           if (this.#scratch.includes(path)) continue;
-          const stats = lstatSync(join(this.#root, path));
-          if (stats.isDirectory()) {
-            folders.push(path);
-            if (stats.uid === 0) continue;
-          } else {
-            if (stats.isSymbolicLink() && stats.uid === 0 && this.#isPackageLink(path)) continue;
-            const parsed = parseRelPath(path);
-            if (parsed.ok && isPlain(stats) && stats.size <= channelBounds.fileBytes) {
-              files += 1;
-              yield { kind: 'file', path: parsed.path };
-              continue;
-            }
+          const kind = this.#kindOf(path);
+          if (kind === 'folder' || kind === 'odd-folder') folders.push(path);
+          if (kind === 'file') {
+            files += 1;
+            yield { kind: 'file', path: path as RelPath };
+          } else if (kind === 'odd' || kind === 'odd-folder') {
+            odd += 1;
+            yield { kind: 'odd', path: path.slice(0, maxOddPath) };
           }
-          odd += 1;
-          yield { kind: 'odd', path: path.slice(0, 2000) };
         }
       } finally {
         directory.closeSync();
       }
     }
+  }
+
+  #kindOf(path: string): 'file' | 'folder' | 'package-link' | 'odd' | 'odd-folder' {
+    let stats: Stats;
+    try {
+      stats = lstatSync(join(this.#root, path));
+    } catch {
+      return 'odd';
+    }
+    if (stats.isDirectory()) return stats.uid === 0 ? 'folder' : 'odd-folder';
+    if (stats.isSymbolicLink() && stats.uid === 0 && this.#isPackageLink(path)) return 'package-link';
+    const plain = parseRelPath(path).ok && isPlain(stats) && stats.size <= channelBounds.fileBytes;
+    return plain ? 'file' : 'odd';
   }
 
   /** Only root can have made it: the worker owns no folder outside scratch. All the same it must lead where ours do. */
@@ -363,12 +389,12 @@ function openFile(file: number, size: number, mode: number): OpenFile {
   return {
     size,
     mode,
-    read(most) {
-      const wanted = Math.min(most, left);
-      const buffer = Buffer.allocUnsafeSlow(wanted === left ? wanted + 1 : wanted);
+    read(into) {
+      const wanted = Math.min(into.length - 1, left);
+      const asked = wanted === left ? wanted + 1 : wanted;
       let length = 0;
-      while (length < buffer.length) {
-        const got = readSync(file, buffer, length, buffer.length - length, null);
+      while (length < asked) {
+        const got = readSync(file, into, length, asked - length, null);
         if (got === 0) break;
         length += got;
         // A regular file gives less than was asked for at its end only.
@@ -376,7 +402,7 @@ function openFile(file: number, size: number, mode: number): OpenFile {
       }
       if (length !== wanted) throw new Refusal('conflict', 'changed while it was read');
       left -= wanted;
-      return buffer.subarray(0, wanted);
+      return into.subarray(0, wanted);
     },
     close() {
       if (open) closeSync(file);

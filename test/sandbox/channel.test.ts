@@ -422,6 +422,35 @@ describe('silence', () => {
     });
   });
 
+  it('that is the end of a channel alone: what a command left in its scratch folder hides nothing', async () => {
+    // As many as a policy can name, each as long as a path may be: more than one argument of a program can hold.
+    const long = Array.from({ length: 255 }, (_, n) => pathOf(`${`${'d'.repeat(250)}/`.repeat(3)}${n}`));
+    const spec = bench.spec({
+      files: [file('src/a.py', 'old\n')],
+      writable: [path, ...long],
+      scratch: [pathOf('.cache')],
+      commands: [
+        python(
+          'litter',
+          `import os
+os.chdir("/workspace/.cache")
+for n in range(300): open(str(n), "w").close()
+os.mkdir("locked"); os.chmod("locked", 0)
+for n in range(40): os.mkdir("d" * 200); os.chdir("d" * 200)`,
+        ),
+      ],
+    });
+    const sandbox = await bench.service.provision(spec, async () => {});
+    await edited(sandbox, 'new\n', 'old\n');
+    expect((await sandbox.run('litter')).end).toEqual({ kind: 'exit', code: 0 });
+    const recorded = sandbox.witness;
+    sandbox.detach();
+    const later = await sandboxBench({ homeId: bench.homeId });
+    const collection = await later.service.collectByExec(spec, sandbox.engineId, recorded);
+    expect(collection).toMatchObject({ state: 'complete', reason: null, violations: [], equalsAudit: true });
+    expect(collection.files.map(({ bytes }) => textOf(bytes))).toEqual(['new\n']);
+  });
+
   it('for ever: a supervisor that died takes the bytes with it, and nothing is claimed', async () => {
     const { sandbox, spec } = await sandboxWithSpec();
     const running = sandbox.run('sleep');

@@ -189,7 +189,7 @@ describe('the executor', () => {
         '-c',
         `cd /workspace && mkfifo fifo && ln -s /proc/self/environ proc && ln -s /dev/zero zero && mknod device c 1 5; echo plain > plain;
          : > /exchange/audit.ndjson; : > /exchange/held
-         trap "" USR2; timeout 20 /opt/escrow/node /opt/escrow/executor.cjs read-out '["fifo","proc","zero","device","plain"]'; echo "ended $?"`,
+         trap "" USR2; timeout 20 /opt/escrow/node /opt/escrow/executor.cjs read-out file:fifo file:proc file:zero file:device file:plain; echo "ended $?"`,
       ],
       { CapAdd: ['MKNOD'] },
       { user: '0:0', image: bench.image.digest },

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
-import { channelBounds, insidePaths } from '../../protocol/executor.ts';
+import { channelBounds, insidePaths, type Policy } from '../../protocol/executor.ts';
 import { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import { FrameReader } from '../../protocol/frame-reader.ts';
 import { RelPath, Sha256 } from '../../protocol/primitives.ts';
@@ -51,11 +51,11 @@ type Line = z.infer<typeof Line>;
 export async function readByExec(
   engine: ContainerEngine,
   engineId: string,
-  writable: readonly RelPath[],
+  paths: Pick<Policy, 'writable' | 'scratch'>,
 ): Promise<Gathered> {
   const until = performance.now() + readersMs;
   for (let left = readers - 1; ; left -= 1) {
-    const { gathered, exitCode, spoke } = await readOnce(engine, engineId, writable);
+    const { gathered, exitCode, spoke } = await readOnce(engine, engineId, paths);
     // One that was ended while it came up says nothing; what the engine says in its place differs.
     const settled = spoke && exitCode !== killed;
     if (settled || left === 0 || performance.now() > until) return gathered;
@@ -69,7 +69,7 @@ const killed = 137;
 async function readOnce(
   engine: ContainerEngine,
   engineId: string,
-  writable: readonly RelPath[],
+  { writable, scratch }: Pick<Policy, 'writable' | 'scratch'>,
 ): Promise<{ readonly gathered: Gathered; readonly exitCode: number | null; readonly spoke: boolean }> {
   const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
     via: 'exec',
@@ -89,7 +89,9 @@ async function readOnce(
       '--max-old-space-size=256',
       insidePaths.executor,
       'read-out',
-      JSON.stringify(writable),
+      // Each an argument of its own: Linux takes no single one of more than 128 KiB.
+      ...writable.map((path) => `file:${path}`),
+      ...scratch.map((path) => `scratch:${path}`),
     ]);
     await readFrames(output, reading);
     // The code means something only after the stream has been drained.

@@ -266,7 +266,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         else if (!isOurs(found.labels, options.homeId)) gathered = { ...nothing, fault: 'not ours' };
         else {
           nonce = nonceOf(found);
-          gathered = await readByExec(engine(), found.id, policy.writable);
+          gathered = await readByExec(engine(), found.id, policy);
         }
       } catch (error) {
         gathered = { ...nothing, fault: `engine: ${error instanceof Error ? error.message : String(error)}` };
