@@ -156,8 +156,8 @@ export class Channel {
     const welcome = new Promise<Welcome>((resolve) => {
       this.#welcomed = resolve;
     });
-    // A fresh line: a dead client may have left half a frame, or half of its bytes; a client library its request body.
-    this.#write(again ? resync : '\n');
+    // A dead client may have left half of its bytes.
+    if (again) this.#write(resync);
     this.#send({ t: 'hello' });
     const late = timeout(welcomeMs);
     try {
@@ -262,9 +262,14 @@ export class Channel {
     return this.#writeFrame({ ...this.#envelope(), ...body }, Buffer.alloc(0));
   }
 
-  /** A frame and the bytes that belong to it, in one write: nothing else can come between. */
+  /**
+   * A frame and the bytes that belong to it, in one write. It begins with a newline: what came before it may be somebody
+   * else's half line. What a dead client left in the engine's buffers comes also after our hello, up to some hundred
+   * KiB, between our writes: only those of more than a page of the pipe (4 KiB) can be broken by it, and those carry a
+   * hash of their bytes.
+   */
   #writeFrame(frame: ToExecutor, payload: Buffer): boolean {
-    const line = `${JSON.stringify(frame)}\n`;
+    const line = `\n${JSON.stringify(frame)}\n`;
     return this.#write(payload.length === 0 ? line : Buffer.concat([Buffer.from(line), payload, newline]));
   }
 

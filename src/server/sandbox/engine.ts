@@ -3,6 +3,7 @@ import type { Duplex, Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import Docker from 'dockerode';
 import * as z from 'zod';
+import { ReusedReads } from './reused-reads.ts';
 
 /** The API that this code was written against; older engines get what they speak, newer ones are asked for this. */
 const newestApi: ApiVersion = { major: 1, minor: 47 };
@@ -156,10 +157,17 @@ const InfoReply = z.object({
 /** What engines say of a path of a container, in a header. Podman names the path itself where it is no link. */
 const PathStat = z.object({ linkTarget: z.string().default('') });
 
+/** The same engine, once for everything and once for streams that are attached to (reused-reads.ts). */
+interface Clients {
+  readonly plain: Docker;
+  readonly attaching: Docker;
+}
+
 /** The one place that talks to a container engine. Every call has a deadline and throws EngineFault only. */
 export class ContainerEngine {
   readonly #address: EngineAddress;
-  #client: Docker | undefined;
+  readonly #reads = new ReusedReads();
+  #clients: Clients | undefined;
   #flavour: EngineFlavour = 'docker';
 
   constructor(address: EngineAddress) {
@@ -216,13 +224,18 @@ export class ContainerEngine {
     await settled('start', client.getContainer(id).start(), slowRequestMs);
   }
 
-  /** The raw attached stream: multiplexed output to read, input to write. The caller owns and destroys it. */
+  /**
+   * The raw attached stream: multiplexed output to read, input to write. A chunk is valid during its `data` event only.
+   * The caller owns and destroys it.
+   */
   async attach(id: string): Promise<Duplex> {
-    const client = await this.#negotiated();
+    const { attaching: client } = await this.#connected();
     const attaching = client
       .getContainer(id)
       .attach({ stream: true, stdin: true, stdout: true, stderr: true, hijack: true, logs: false });
-    return (await settled('attach', attaching, requestMs, (stream) => (stream as Duplex).destroy())) as Duplex;
+    const stream = await settled('attach', attaching, requestMs, (late) => (late as Duplex).destroy());
+    this.#reads.begin(stream as Duplex);
+    return stream as Duplex;
   }
 
   /** Undefined where there is no such container. */
@@ -513,17 +526,25 @@ export class ContainerEngine {
     }
   }
 
-  #connect(version: string | undefined): Docker {
+  #connect(version: string | undefined, agent?: ReusedReads): Docker {
     const where =
       this.#address.kind === 'socket'
         ? { socketPath: this.#address.path }
         : { protocol: 'http' as const, host: this.#address.host, port: this.#address.port };
-    return new Docker({ ...where, ...(version === undefined ? {} : { version }) });
+    return new Docker({
+      ...where,
+      ...(version === undefined ? {} : { version }),
+      ...(agent === undefined ? {} : { agent }),
+    });
   }
 
   /** Throws `unsupported` where the engine is too old or has dropped what we speak. */
   async #negotiated(): Promise<Docker> {
-    if (this.#client !== undefined) return this.#client;
+    return (await this.#connected()).plain;
+  }
+
+  async #connected(): Promise<Clients> {
+    if (this.#clients !== undefined) return this.#clients;
     const plain = this.#connect(undefined);
     const found = (await settled('version', plain.version(), requestMs)) as {
       ApiVersion: string;
@@ -539,8 +560,9 @@ export class ContainerEngine {
       );
     }
     this.#flavour = flavourOf(found);
-    this.#client = this.#connect(`v${agreed.major}.${agreed.minor}`);
-    return this.#client;
+    const version = `v${agreed.major}.${agreed.minor}`;
+    this.#clients = { plain: this.#connect(version), attaching: this.#connect(version, this.#reads) };
+    return this.#clients;
   }
 }
 
