@@ -4,6 +4,12 @@ import { defineConfig } from 'vitest/config';
 /** Node keeps here what it made of our sources: a process that a test starts then needs a third of the time to begin. */
 const env = { NODE_COMPILE_CACHE: path.join(import.meta.dirname, '.cache/node') };
 
+/**
+ * Half of the time of these layers is waiting: for containers, processes that end, deadlines that must really pass. Two
+ * files side by side use it; each has homes, containers, folders and ports of its own (docs/testing.md).
+ */
+const filesAtOnce = 2;
+
 /** One project per layer: see docs/testing.md. */
 export default defineConfig({
   test: {
@@ -27,7 +33,7 @@ export default defineConfig({
           globalSetup: ['test/fixtures/sandbox-engine.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          fileParallelism: false,
+          maxWorkers: filesAtOnce,
         },
       },
       {
@@ -37,7 +43,7 @@ export default defineConfig({
           env,
           testTimeout: 300_000,
           hookTimeout: 120_000,
-          fileParallelism: false,
+          maxWorkers: filesAtOnce,
         },
       },
       {
@@ -46,7 +52,7 @@ export default defineConfig({
           include: ['test/e2e/**/*.test.ts'],
           testTimeout: 600_000,
           hookTimeout: 180_000,
-          fileParallelism: false,
+          maxWorkers: filesAtOnce,
         },
       },
     ],

@@ -4,31 +4,62 @@ import { constants } from 'node:fs';
 import { access, mkdtemp, readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { ContainerEngine, engineAddress, EngineFault } from '../src/server/sandbox/engine.ts';
+import type { ContainerEngine } from '../src/server/sandbox/engine.ts';
 import { defaultBase, registryBase } from '../src/server/sandbox/image.ts';
 import { prepareImage, type PreparedImage } from '../src/server/sandbox/image-preparation.ts';
-import { EscrowError } from '../src/protocol/errors.ts';
 import { labelKeys, productLabel } from '../src/server/sandbox/labels.ts';
-import { asRoot, ensureDebianPackages, isDebian } from './lib/debian.ts';
+import { asRoot, ensureDebianPackages, isDebian, packagesQuestions, type WantedPackages } from './lib/debian.ts';
+import { engineHere, setupError } from './lib/engine-here.ts';
 import { dist, root } from './lib/root.ts';
-import { run, runShown } from './lib/run.ts';
-import { SetupError, type Ui } from './lib/ui.ts';
+import { run, runKept } from './lib/run.ts';
+import { SetupError, type Question, type Ui } from './lib/ui.ts';
 
 /** Debian 13: Python 3.13 and Node 20. */
 const preferredSuite = 'trixie';
 /** What acceptance checks need of the default base; nodejs also brings the libraries that the executor's Node wants. */
 const packages = ['python3', 'nodejs', 'ca-certificates'];
 
+const tools: WantedPackages = { names: ['debootstrap'], why: 'makes the base image from Debian packages' };
+const baseAbout = 'base image';
+
+/** What has to be asked before there is a base image; nothing where the engine has one. An engine may yet have to come. */
+export async function baseQuestions(setting: string | null): Promise<readonly Question[]> {
+  const there = await defaultBase(engineHere(setting)).catch(() => undefined);
+  if (there !== undefined) return [];
+  return [...(await packagesQuestions(tools)), await baseQuestion()];
+}
+
+async function baseQuestion(): Promise<Question> {
+  const text = (await isDebian())
+    ? 'Make the base image from Debian packages (about 100 MB to load)'
+    : `Pull ${registryBase} (about 400 MB) from the engine's image registry as the base image`;
+  return { about: baseAbout, text };
+}
+
+/** What the base image is made with, where it has to be made. Throws SetupError. */
+export async function ensureBaseTools(setting: string | null, ui: Ui): Promise<void> {
+  const engine = engineHere(setting);
+  if ((await asked(() => defaultBase(engine))) === undefined && (await isDebian()))
+    await ensureDebianPackages(tools, ui);
+}
+
 /**
  * The default base image: the one that is there, else one made from Debian's packages, else one pulled after approval.
  * Idempotent. Returns its reference. Throws SetupError.
  */
-export async function ensureBaseImage(ui: Ui): Promise<string> {
-  const engine = engineOf();
+export async function ensureBaseImage(setting: string | null, ui: Ui): Promise<string> {
+  const engine = engineHere(setting);
   const there = await asked(() => defaultBase(engine));
   if (there !== undefined) {
     ui.log(`base image: ${there}`);
     return there;
+  }
+  await ensureBaseTools(setting, ui);
+  if (!(await ui.confirm(await baseQuestion()))) {
+    throw new SetupError(
+      'there is no base image: declined',
+      'Run the same command again and agree, or tag an image with Python 3 and Node as escrow-base:own.',
+    );
   }
   return (await isDebian()) ? bootstrap(engine, ui) : pull(engine, ui);
 }
@@ -40,9 +71,10 @@ export async function ensureBaseImage(ui: Ui): Promise<string> {
 export async function ensurePreparedImage(
   ui: Pick<Ui, 'log'>,
   base: string | null = null,
-  executorPath: string = path.join(dist, 'executor.cjs'),
+  setting: string | null = null,
 ): Promise<PreparedImage> {
-  const engine = engineOf();
+  const engine = engineHere(setting);
+  const executorPath = path.join(dist, 'executor.cjs');
   const reference = base ?? (await asked(() => defaultBase(engine)));
   if (reference === undefined) throw new SetupError('there is no base image', 'Run npm run setup.');
   const node = await linuxNode();
@@ -50,14 +82,6 @@ export async function ensurePreparedImage(
   const prepared = await asked(() => prepareImage(engine, { base: reference, ...node, executorPath, log }));
   log(`${prepared.reference}${prepared.made ? '' : ' is there already'}`);
   return prepared;
-}
-
-function engineOf(): ContainerEngine {
-  try {
-    return new ContainerEngine(engineAddress(null, process.env['DOCKER_HOST'], process.platform));
-  } catch (error) {
-    throw setupError(error);
-  }
 }
 
 /** The Node for inside: the one that the project brings along, else the one that runs this where it can be used. */
@@ -81,11 +105,8 @@ async function linuxNode(): Promise<{ readonly nodePath: string; readonly nodeVe
 }
 
 async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
-  await ensureDebianPackages(['debootstrap'], 'makes the base image from Debian packages', ui);
   const suite = await suiteFor();
-  if (!(await ui.confirm(`Make the base image escrow-base:${suite} from Debian packages (about 100 MB to load)?`))) {
-    throw new SetupError('there is no base image: declined', 'Run the same command again and agree.');
-  }
+  const started = performance.now();
   const sudo = await asRoot('debootstrap');
   const folder = await mkdtemp(path.join(tmpdir(), 'escrow-base-'));
   const target = path.join(folder, 'root');
@@ -101,7 +122,7 @@ async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
       target,
       ...(mirror === null ? [] : [mirror]),
     ];
-    const code = await runShown(words[0] ?? 'debootstrap', words.slice(1));
+    const code = await runKept(words[0] ?? 'debootstrap', words.slice(1));
     if (code !== 0) {
       throw new SetupError(
         `debootstrap ended with exit code ${code}`,
@@ -120,7 +141,7 @@ async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
       engine.importFiles(tar.stdout, { [labelKeys.product]: productLabel, [labelKeys.image]: 'base' }, reference),
     );
     if ((await ended) !== 0) throw new SetupError('tar could not read what debootstrap made', 'Run it again.');
-    ui.log(`base image: ${reference}`);
+    ui.log(`base image: ${reference} (${((performance.now() - started) / 1000).toFixed(0)} s)`);
     return reference;
   } finally {
     const words = [...sudo, 'rm', '-rf', '--one-file-system', folder];
@@ -134,12 +155,6 @@ function tarWords(target: string): readonly string[] {
 }
 
 async function pull(engine: ContainerEngine, ui: Ui): Promise<string> {
-  if (!(await ui.confirm(`Pull ${registryBase} (about 400 MB) from the engine's image registry as the base image?`))) {
-    throw new SetupError(
-      'there is no base image: declined',
-      'Run the same command again and agree, or tag an image with Python 3 and Node as escrow-base:own.',
-    );
-  }
   ui.log(`pulling ${registryBase}`);
   await asked(() => engine.pull(registryBase));
   const digest = (await engine.inspectImage(registryBase))?.RepoDigests?.[0] ?? 'unknown digest';
@@ -192,10 +207,4 @@ async function asked<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     throw setupError(error);
   }
-}
-
-function setupError(error: unknown): unknown {
-  if (EngineFault.is(error)) return new SetupError(error.message, 'Check the container engine: docker info');
-  if (EscrowError.is(error)) return new SetupError(error.message, error.next);
-  return error;
 }

@@ -11,7 +11,7 @@ import type { IntegrationView, KernelStatus, SessionView } from '../src/protocol
 import { visibleLine } from '../src/cli/visible.ts';
 import { bundle, bundleNames, copyAssets } from './lib/bundle.ts';
 import { escrow, type CliResult } from './lib/cli.ts';
-import { containersWithLabel, engineAddress } from './lib/engine-http.ts';
+import { engineHere } from './lib/engine-here.ts';
 import { root } from './lib/root.ts';
 import { run } from './lib/run.ts';
 import { setUp } from './lib/set-up.ts';
@@ -237,11 +237,11 @@ async function demo(folder: string): Promise<Record<string, unknown>> {
 
     say('7. Nothing is left running');
     const last = after.attempts.at(-1);
-    const left = await containersWithLabel(engineAddress(), `escrow.instance=${status.instanceId}`);
+    const left = await engineHere().list([`escrow.instance=${status.instanceId}`]);
     expectThat(
       'no container is left',
       left.length === 0,
-      left.length === 0 ? 'the engine lists none' : left.join(', '),
+      left.length === 0 ? 'the engine lists none' : left.map(({ name }) => name).join(', '),
     );
     return {
       contractDigest: contract.digest,

@@ -1,10 +1,10 @@
 // Installs the VS Code workbench that the e2e tests run in. `npm run setup` does not need it; `npm test` does.
-import { spawn } from 'node:child_process';
 import { access, lstat, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { ensureDebianPackages, isDebian } from './lib/debian.ts';
+import { ensureDebianPackages, isDebian, packagesQuestions, type WantedPackages } from './lib/debian.ts';
 import { root } from './lib/root.ts';
-import { SetupError } from './lib/ui.ts';
+import { runKept } from './lib/run.ts';
+import { createUi, SetupError, type Question, type Ui } from './lib/ui.ts';
 
 /** Where the workbench's own package.json, lock and node_modules lie. */
 export const workbenchFolder = path.join(root, 'test', 'e2e', 'workbench');
@@ -18,38 +18,16 @@ const chromiumCandidates = [
   '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
 ];
 
-export interface EnsureWorkbench {
-  /** One line for a person about what is being done. */
-  readonly log: (line: string) => void;
-  /** Asks before the system is changed (only for `apt-get`); answers true without asking under CI or `--yes`. */
-  readonly confirm: (question: string) => Promise<boolean>;
-}
+const browserPackages: WantedPackages = {
+  names: ['chromium', 'fonts-dejavu-core'],
+  why: 'the browser of the e2e tests',
+};
 
 async function exists(file: string): Promise<boolean> {
   return access(file).then(
     () => true,
     () => false,
   );
-}
-
-function run(program: string, args: readonly string[], cwd: string, log: (line: string) => void): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  let tail = '';
-  const child = spawn(program, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
-  const keep = (chunk: Buffer): void => {
-    tail = (tail + chunk.toString('utf8')).slice(-4000);
-  };
-  child.stdout.on('data', keep);
-  child.stderr.on('data', keep);
-  child.on('error', reject);
-  child.on('close', (code, signal) => {
-    if (code === 0) resolve();
-    else {
-      log(tail.trimEnd());
-      reject(new Error(`${program} ${args[0] ?? ''} ended with ${signal ?? `exit code ${String(code)}`}`));
-    }
-  });
-  return promise;
 }
 
 /** The browser that Playwright drives: `ESCROW_CHROMIUM`, else the first usual place that exists, else null. */
@@ -69,8 +47,8 @@ async function link(target: string, where: string): Promise<void> {
   await symlink(target, where, 'dir');
 }
 
-/** VS Code's server build, as its lock file names it. Changes nothing outside the checkout. Throws an Error that says what failed. */
-export async function ensureServerBuild(log: (line: string) => void): Promise<void> {
+/** VS Code's server build, as its lock file names it. Changes nothing outside the checkout. Throws SetupError. */
+export async function ensureServerBuild({ log }: Pick<Ui, 'log'>): Promise<void> {
   const lock = await readFile(path.join(workbenchFolder, 'package-lock.json'), 'utf8');
   // Written last, after a whole install: a half-done one is done again.
   const marker = path.join(workbenchFolder, 'node_modules', '.escrow-installed');
@@ -78,35 +56,41 @@ export async function ensureServerBuild(log: (line: string) => void): Promise<vo
     log('workbench: packages are installed');
     return;
   }
-  log('workbench: installing VS Code’s server build with npm ci (about 400 MB, 20 seconds)');
-  await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], workbenchFolder, log);
+  log('workbench: installing VS Code’s server build with npm ci (about 400 MB)');
+  const started = performance.now();
+  const code = await runKept('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: workbenchFolder });
+  if (code !== 0) {
+    throw new SetupError(
+      `npm ci for VS Code’s server build ended with exit code ${code}`,
+      'Check that npm reaches its registry, then run the same command again.',
+    );
+  }
   // The server's own modules were installed at the top level, where it does not look.
   await link('../../..', path.join(serverFolder, 'node_modules'));
   await writeFile(marker, lock);
+  log(`workbench: VS Code’s server build is installed (${((performance.now() - started) / 1000).toFixed(0)} s)`);
+}
+
+/** What has to be asked before there is a browser; nothing where there is one, or where we can't bring one. */
+export async function browserQuestions(): Promise<readonly Question[]> {
+  return (await findChromium()) === null ? packagesQuestions(browserPackages) : [];
 }
 
 /** The browser; from Debian's packages after a yes where there is none. Throws SetupError. */
-export async function ensureBrowser({ log, confirm }: EnsureWorkbench): Promise<void> {
+export async function ensureBrowser(ui: Ui): Promise<void> {
   const found = await findChromium();
   if (found !== null) {
-    log(`workbench: browser is ${found}`);
+    ui.log(`workbench: browser is ${found}`);
     return;
   }
   if (!(await isDebian())) {
     throw new SetupError('no Chromium found', 'Install Chromium or Google Chrome, or name one in ESCROW_CHROMIUM.');
   }
-  await ensureDebianPackages(['chromium', 'fonts-dejavu-core'], 'the browser of the e2e tests', { log, confirm });
+  await ensureDebianPackages(browserPackages, ui);
 }
 
 if (import.meta.main) {
-  const agreed = process.env['CI'] !== undefined || process.argv.includes('--yes');
-  const ui: EnsureWorkbench = {
-    log: (line) => process.stderr.write(`${line}\n`),
-    confirm: (question) => {
-      process.stderr.write(`${question} ${agreed ? 'yes' : 'no (pass --yes to agree)'}\n`);
-      return Promise.resolve(agreed);
-    },
-  };
-  await ensureServerBuild(ui.log);
+  const ui = createUi(process.argv.includes('--yes'));
+  await ensureServerBuild(ui);
   await ensureBrowser(ui);
 }

@@ -4,14 +4,88 @@ import { parseArgs } from 'node:util';
 import { bundle, bundleNames, copyAssets } from './lib/bundle.ts';
 import { runChecks } from './lib/checks.ts';
 import { run } from './lib/run.ts';
-import { setUp } from './lib/set-up.ts';
-import { createUi, reportFailure } from './lib/ui.ts';
+import { beginSetUp, type SetUpUnderWay } from './lib/set-up.ts';
+import { createUi, failureText, reportFailure } from './lib/ui.ts';
 import { layers, podmanFiles, runLayer, type Counts, type Layer, type LayerResult } from './lib/vitest.ts';
 
 const { values, positionals } = parseArgs({
   options: { full: { type: 'boolean' }, yes: { type: 'boolean' }, only: { type: 'string', multiple: true } },
   allowPositionals: true,
 });
+const full = values.full === true;
+
+const started = performance.now();
+const secondsSince = (since: number): string => ((performance.now() - since) / 1000).toFixed(0);
+let total: Counts = { passed: 0, failed: 0, skipped: 0 };
+const failures: string[] = [];
+
+function add(name: string, counts: LayerResult, since: number): void {
+  failures.push(...counts.failures);
+  total = {
+    passed: total.passed + counts.passed,
+    failed: total.failed + counts.failed,
+    skipped: total.skipped + counts.skipped,
+  };
+  process.stderr.write(
+    `test: ${name}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped (${secondsSince(since)} s)\n`,
+  );
+}
+
+const setUpFailed = (error: unknown): LayerResult => ({
+  passed: 0,
+  failed: 1,
+  skipped: 0,
+  failures: [`set-up: ${failureText(error).replaceAll('\n', '\n    ')}`],
+});
+
+/** Begins set-up and builds, as far as static checks and unit tests need it. Null where that failed. */
+async function begin(wanted: readonly Layer[]): Promise<SetUpUnderWay | null> {
+  let underWay: SetUpUnderWay | undefined;
+  try {
+    underWay = await beginSetUp(createUi(values.yes === true), {
+      engine: wanted.some((layer) => layer !== 'unit'),
+      podman: wanted.includes('sandbox'),
+      pip: wanted.includes('sandbox'),
+      llama: full && wanted.includes('unit'),
+      workbench: wanted.includes('e2e'),
+    });
+    await underWay.basics;
+    await Promise.all([...bundleNames.map((name) => bundle(name, false)), copyAssets()]);
+    // In a full run unit tests use a server that set-up brings.
+    if (full) await underWay.done;
+    return underWay;
+  } catch (error) {
+    // What installs packages is not left in the middle.
+    await underWay?.done.catch(() => undefined);
+    reportFailure(error);
+    add('set-up', setUpFailed(error), started);
+    return null;
+  }
+}
+
+/** Waits for the rest of set-up; whether all of it is there. */
+async function ready({ done }: SetUpUnderWay): Promise<boolean> {
+  const since = performance.now();
+  try {
+    await done;
+    process.stderr.write(`test: set-up is done (waited ${secondsSince(since)} s for the rest of it)\n`);
+    return true;
+  } catch (error) {
+    add('set-up', setUpFailed(error), started);
+    return false;
+  }
+}
+
+async function runOne(layer: Layer): Promise<void> {
+  const since = performance.now();
+  add(layer, await runLayer(layer, { full, filters: values.only ?? [] }), since);
+  const podman = layer === 'sandbox' && full && (await run('podman', ['--version']).catch(() => null));
+  if (podman !== null && podman !== false && podman.code === 0) {
+    const again = performance.now();
+    const env = { ESCROW_TEST_ENGINE: 'podman' };
+    add('sandbox on Podman', await runLayer(layer, { full: true, filters: podmanFiles, env }), again);
+  }
+}
 
 async function main(): Promise<void> {
   const unknown = positionals.find((name) => !layers.some((layer) => layer === name));
@@ -22,50 +96,16 @@ async function main(): Promise<void> {
   }
   const all = positionals.length === 0;
   const wanted = all ? layers : (positionals as Layer[]);
-  const started = performance.now();
-  let total: Counts = { passed: 0, failed: 0, skipped: 0 };
-  const failures: string[] = [];
-  const add = (name: string, counts: LayerResult, since: number): void => {
-    failures.push(...counts.failures);
-    total = {
-      passed: total.passed + counts.passed,
-      failed: total.failed + counts.failed,
-      skipped: total.skipped + counts.skipped,
-    };
-    const seconds = ((performance.now() - since) / 1000).toFixed(0);
-    process.stderr.write(
-      `test: ${name}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped (${seconds} s)\n`,
-    );
-  };
-
-  try {
-    // Unit tests need packages and bundles only; every other layer needs the engine.
-    await setUp(createUi(values.yes === true), {
-      engine: wanted.some((layer) => layer !== 'unit'),
-      podman: wanted.includes('sandbox'),
-      pip: wanted.includes('sandbox'),
-      llama: values.full === true && wanted.includes('unit'),
-      workbench: wanted.includes('e2e'),
-    });
-    await Promise.all([...bundleNames.map((name) => bundle(name, false)), copyAssets()]);
-  } catch (error) {
-    reportFailure(error);
-    add('set-up', { passed: 0, failed: 1, skipped: 0, failures: ['set-up: see its error above'] }, started);
-  }
-  if (all && total.failed === 0) {
+  const underWay = await begin(wanted);
+  // Neither needs an engine, an image or a browser: those are fetched meanwhile.
+  if (all && underWay !== null) {
     const since = performance.now();
     add('static checks', { ...(await runChecks()), skipped: 0 }, since);
   }
-  for (const layer of total.failed === 0 ? wanted : []) {
-    const since = performance.now();
-    add(layer, await runLayer(layer, { full: values.full === true, filters: values.only ?? [] }), since);
-    const podman =
-      layer === 'sandbox' && values.full === true && (await run('podman', ['--version']).catch(() => null));
-    if (podman !== null && podman !== false && podman.code === 0) {
-      const again = performance.now();
-      const env = { ESCROW_TEST_ENGINE: 'podman' };
-      add('sandbox on Podman', await runLayer(layer, { full: true, filters: podmanFiles, env }), again);
-    }
+  const sound = total.failed === 0;
+  if (sound && wanted.includes('unit')) await runOne('unit');
+  if (underWay !== null && (await ready(underWay)) && sound) {
+    for (const layer of wanted.filter((each) => each !== 'unit')) await runOne(layer);
   }
   for (const failure of failures) process.stderr.write(`test: FAILED ${failure}\n`);
   process.stderr.write(`test: ${((performance.now() - started) / 60_000).toFixed(1)} min in all\n`);

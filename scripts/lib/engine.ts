@@ -4,11 +4,12 @@ import { openSync } from 'node:fs';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { asRoot, ensureDebianPackages, isDebian } from './debian.ts';
-import { engineAddress, pingEngine } from './engine-http.ts';
+import { ContainerEngine, EngineFault, type EngineAddress } from '../../src/server/sandbox/engine.ts';
+import { asRoot, ensureDebianPackages, isDebian, packagesQuestions, type WantedPackages } from './debian.ts';
+import { engineChoiceHere } from './engine-here.ts';
 import { root } from './root.ts';
 import { run } from './run.ts';
-import { SetupError, type Ui } from './ui.ts';
+import { SetupError, type Question, type Ui } from './ui.ts';
 
 /** Where a dockerd that we started is remembered, so that `npm run teardown` ends that one and no other. */
 const memoryFile = path.join(root, '.cache', 'dockerd.json');
@@ -58,14 +59,30 @@ async function removeDeadSocket(file: string, sudo: readonly string[], ui: Ui): 
   await run(words[0] ?? 'rm', words.slice(1));
 }
 
-/** Waits until the engine answers. `failed` says early that it never will. */
+/** What an engine answers, or why it does not. */
+type Ping =
+  | { readonly ok: true; readonly version: string }
+  | { readonly ok: false; readonly refused: boolean; readonly message: string };
+
+async function pingEngine(address: EngineAddress): Promise<Ping> {
+  try {
+    const { name, version } = await new ContainerEngine(address).version();
+    return { ok: true, version: `${name} ${version}` };
+  } catch (error) {
+    if (!EngineFault.is(error)) throw error;
+    return { ok: false, refused: error.kind === 'permission', message: error.message };
+  }
+}
+
+/** Waits until the engine answers that is to be started. `failed` says early that it never will. */
 async function untilAnswering(timeoutMs: number, failed: () => string | null): Promise<string> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
-    const ping = await pingEngine(engineAddress());
+    // Chosen anew each time: a socket that was not there changes the choice.
+    const ping = await pingEngine(engineChoiceHere().address);
     if (ping.ok) return ping.version;
     const reason =
-      failed() ?? (performance.now() > deadline ? `no answer within ${timeoutMs / 1000} s (${ping.code})` : null);
+      failed() ?? (performance.now() > deadline ? `no answer within ${timeoutMs / 1000} s (${ping.message})` : null);
     if (reason !== null)
       throw new SetupError(`the container engine did not start: ${reason}`, `See its log: ${logFile}`);
     // dockerd announces nothing that can be waited for; its socket exists before it answers.
@@ -74,7 +91,7 @@ async function untilAnswering(timeoutMs: number, failed: () => string | null): P
 }
 
 /** Starts dockerd detached, without networks of its own: Escrow's containers have none. */
-async function startDockerd(sudo: readonly string[], ui: Ui): Promise<string> {
+async function startDockerd(sudo: readonly string[], ui: Ui): Promise<void> {
   await removeStalePidFile('/var/run/docker.pid', 'dockerd', sudo, ui);
   await removeStalePidFile('/var/run/docker/containerd/containerd.pid', 'containerd', sudo, ui);
   await removeDeadSocket('/run/containerd/containerd.sock', sudo, ui);
@@ -101,15 +118,24 @@ async function startDockerd(sudo: readonly string[], ui: Ui): Promise<string> {
   const pid = Number((await readFile('/var/run/docker.pid', 'utf8')).trim());
   const start = await startOf(pid);
   if (start !== null) await writeFile(memoryFile, JSON.stringify({ pid, start } satisfies Remembered), { mode: 0o600 });
-  ui.log(`dockerd ${version} answers (process ${pid}); npm run teardown ends it`);
-  return version;
+  ui.log(`${version} answers (process ${pid}); npm run teardown ends it`);
 }
+
+const ownUser = process.env['USER'] ?? process.env['LOGNAME'] ?? String(process.getuid?.());
+const joinQuestion: Question = {
+  about: 'docker group',
+  text: `Add ${ownUser}, who may not use the container engine that runs, to the group "docker" (its members can become root)`,
+};
+/** tini is docker-init: it reaps what the supervisor's children leave behind. */
+const enginePackages: WantedPackages = {
+  names: ['docker.io', 'tini'],
+  why: 'the container engine that attempts run in',
+};
 
 /** Somebody else's engine runs, but we may not use it: join its group, which takes effect at the next log-in. */
 async function joinDockerGroup(ui: Ui): Promise<never> {
-  const user = process.env['USER'] ?? process.env['LOGNAME'] ?? String(process.getuid?.());
-  const question = `The container engine runs, but ${user} may not use it. Add ${user} to the group "docker" (its members can become root)?`;
-  if (await ui.confirm(question)) {
+  const user = ownUser;
+  if (await ui.confirm(joinQuestion)) {
     const sudo = await asRoot('usermod');
     const words = [...sudo, 'usermod', '-aG', 'docker', user];
     const { code, stderr } = await run(words[0] ?? 'usermod', words.slice(1));
@@ -126,63 +152,84 @@ async function joinDockerGroup(ui: Ui): Promise<never> {
   );
 }
 
+const placeOf = (address: EngineAddress): string =>
+  address.kind === 'socket' ? address.path : `${address.host}:${address.port}`;
+
+const isInstalled = async (): Promise<boolean> => (await run('sh', ['-c', 'command -v dockerd'])).code === 0;
+const hasServiceManager = (): Promise<boolean> => exists('/run/systemd/system');
+const startQuestion = async (): Promise<Question> => ({
+  about: 'engine start',
+  text: (await hasServiceManager())
+    ? 'Start the container engine with systemctl start docker'
+    : 'Start a container engine (dockerd) in the background',
+});
+
+/** What has to be asked before an engine can answer; nothing where one does, or where we can't bring one. */
+export async function engineQuestions(setting: string | null): Promise<readonly Question[]> {
+  const { address, namedBy } = engineChoiceHere(setting);
+  const ping = await pingEngine(address);
+  if (ping.ok || namedBy !== null || process.platform !== 'linux') return [];
+  if (ping.refused) return [joinQuestion];
+  const packages = (await isInstalled()) ? [] : await packagesQuestions(enginePackages);
+  return [...packages, await startQuestion()];
+}
+
 /**
- * A container engine that answers: the one that is there, else, on Debian and Ubuntu, one from Debian's packages, started
- * by the service manager or by us. Throws SetupError with what to do.
+ * A container engine that answers: the one that a Kernel would use, else, on Debian and Ubuntu, one from Debian's
+ * packages, started by the service manager or by us. `setting`: what the machine settings name. Throws SetupError with
+ * what to do.
  */
-export async function ensureEngine(ui: Ui): Promise<void> {
-  const address = engineAddress();
-  const where = address.kind === 'socket' ? address.path : `${address.host}:${address.port}`;
+export async function ensureEngine(setting: string | null, ui: Ui): Promise<void> {
+  const { address, namedBy } = engineChoiceHere(setting);
   const ping = await pingEngine(address);
   if (ping.ok) {
-    ui.log(`container engine: ${ping.version} answers at ${where}`);
+    ui.log(`container engine: ${ping.version} answers at ${placeOf(address)}`);
     return;
   }
-  if (address.named) {
+  if (namedBy !== null) {
     throw new SetupError(
-      `the container engine that DOCKER_HOST names does not answer (${ping.code}: ${ping.message})`,
-      'Start it, or unset DOCKER_HOST.',
+      `the container engine that ${namedBy} names does not answer at ${placeOf(address)} (${ping.message})`,
+      'Start it, or name another one.',
     );
   }
   if (process.platform !== 'linux') {
     throw new SetupError(
-      `no container engine answers at ${where} (${ping.code})`,
+      `no container engine answers at ${placeOf(address)} (${ping.message})`,
       'Install and start Docker Desktop (or Podman with its Docker socket), then run the same command again.',
     );
   }
-  if (ping.code === 'EACCES') return joinDockerGroup(ui);
-  const installed = (await run('sh', ['-c', 'command -v dockerd'])).code === 0;
-  if (!installed) {
+  if (ping.refused) return joinDockerGroup(ui);
+  if (!(await isInstalled())) {
     if (!(await isDebian())) {
       throw new SetupError(
-        `no container engine answers at ${where} (${ping.code}), and this is neither Debian nor Ubuntu`,
+        `no container engine answers at ${placeOf(address)} (${ping.message}), and this is neither Debian nor Ubuntu`,
         'Install Docker or Podman (with its Docker socket) with your package manager and start it, then run the same command again.',
       );
     }
-    // tini is docker-init: it reaps what the supervisor's children leave behind.
-    await ensureDebianPackages(['docker.io', 'tini'], 'the container engine that attempts run in', ui);
-    const started = await pingEngine(address);
+    await ensureDebianPackages(enginePackages, ui);
+    const installed = engineChoiceHere(setting).address;
+    const started = await pingEngine(installed);
     if (started.ok) {
-      ui.log(`container engine: ${started.version} answers at ${where}`);
+      ui.log(`container engine: ${started.version} answers at ${placeOf(installed)}`);
       return;
     }
-    if (started.code === 'EACCES') return joinDockerGroup(ui);
+    if (started.refused) return joinDockerGroup(ui);
   }
   const sudo = await asRoot('starting the container engine');
-  if (await exists('/run/systemd/system')) {
-    if (!(await ui.confirm('Start the container engine with systemctl start docker?'))) {
+  if (await hasServiceManager()) {
+    if (!(await ui.confirm(await startQuestion()))) {
       throw new SetupError('the container engine does not run', 'Start it: systemctl start docker');
     }
     const words = [...sudo, 'systemctl', 'start', 'docker'];
     const { code, stderr } = await run(words[0] ?? 'systemctl', words.slice(1));
     if (code !== 0)
       throw new SetupError(`systemctl start docker failed: ${stderr.trim()}`, 'See: journalctl -u docker');
-    const after = await pingEngine(address);
-    if (!after.ok && after.code === 'EACCES') return joinDockerGroup(ui);
-    ui.log(`container engine: ${await untilAnswering(60_000, () => null)} answers at ${where}`);
+    const after = await pingEngine(engineChoiceHere(setting).address);
+    if (!after.ok && after.refused) return joinDockerGroup(ui);
+    ui.log(`container engine: ${await untilAnswering(60_000, () => null)} answers`);
     return;
   }
-  if (!(await ui.confirm('Start a container engine (dockerd) in the background?'))) {
+  if (!(await ui.confirm(await startQuestion()))) {
     throw new SetupError('the container engine does not run', 'Start it yourself, then run the same command again.');
   }
   await startDockerd(sudo, ui);

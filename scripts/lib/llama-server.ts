@@ -2,9 +2,9 @@ import { access, chmod, mkdir, readFile, rename, rm, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { aptMirror } from '../base-image.ts';
-import { ensureDebianPackages } from './debian.ts';
-import { run, runShown } from './run.ts';
-import { SetupError, type Ui } from './ui.ts';
+import { ensureDebianPackages, packagesQuestions, type WantedPackages } from './debian.ts';
+import { run, runKept } from './run.ts';
+import { SetupError, type Question, type Ui } from './ui.ts';
 
 /** Debian's testing and unstable have it; it needs their libraries, so it gets a root of its own. */
 const suite = 'sid';
@@ -12,14 +12,43 @@ const packages = 'llama.cpp-tools';
 /** Kept between runs, like Podman's images: making it takes a minute and 300 MB. */
 const folder = path.join(tmpdir(), 'escrow-test-llama');
 
+const program = path.join(folder, 'llama-server');
+const tools: WantedPackages = { names: ['debootstrap'], why: 'makes a root for llama.cpp’s server' };
+const question: Question = {
+  about: 'llama.cpp',
+  text: 'Make a root with llama.cpp’s server from Debian packages (about 300 MB)',
+};
+
+async function isThere(): Promise<boolean> {
+  if ((process.env['ESCROW_LLAMA_SERVER'] ?? '') !== '') return true;
+  const installed = await run('llama-server', ['--version']).catch(() => undefined);
+  return installed?.code === 0;
+}
+
+const isMade = (): Promise<boolean> =>
+  access(program).then(
+    () => true,
+    () => false,
+  );
+
+/** Only Debian's own packages have it, and its root is entered at each start, not only made. */
+async function canBeMade(): Promise<boolean> {
+  const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
+  return /^ID=debian$/m.test(release) && process.getuid?.() === 0;
+}
+
+/** What has to be asked before there is a server; nothing where there is one, or where we can't bring one. */
+export async function llamaQuestions(): Promise<readonly Question[]> {
+  if ((await isThere()) || (await isMade()) || !(await canBeMade())) return [];
+  return [...(await packagesQuestions(tools)), question];
+}
+
 /**
  * llama.cpp's own server for the tests against real engines, found by them through `ESCROW_LLAMA_SERVER`. Where it can't
  * be had that is said, and those tests are skipped. Never throws but for defects.
  */
 export async function ensureLlamaServer(ui: Ui): Promise<void> {
-  if ((process.env['ESCROW_LLAMA_SERVER'] ?? '') !== '') return;
-  const installed = await run('llama-server', ['--version']).catch(() => undefined);
-  if (installed?.code === 0) return;
+  if (await isThere()) return;
   try {
     process.env['ESCROW_LLAMA_SERVER'] = await ownServer(ui);
   } catch (error) {
@@ -30,26 +59,18 @@ export async function ensureLlamaServer(ui: Ui): Promise<void> {
 
 /** The program that runs the server in its own root. Throws SetupError. */
 async function ownServer(ui: Ui): Promise<string> {
-  const program = path.join(folder, 'llama-server');
-  const found = await access(program).then(
-    () => true,
-    () => false,
-  );
-  if (found) return program;
-  const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
-  if (!/^ID=debian$/m.test(release)) throw new SetupError('only Debian can make it', 'Put llama-server on the PATH.');
-  // Its root is entered at each start, not only made.
-  if (process.getuid?.() !== 0) throw new SetupError('a root of its own needs root', 'Run the same command as root.');
-  await ensureDebianPackages(['debootstrap'], 'makes a root for llama.cpp’s server', ui);
-  if (!(await ui.confirm('Make a root with llama.cpp’s server from Debian packages (about 300 MB)?')))
-    throw new SetupError('declined', 'Run the same command again and agree.');
+  if (await isMade()) return program;
+  if (!(await canBeMade()))
+    throw new SetupError('only root on Debian can make it', 'Put llama-server on the PATH, or run as root.');
+  await ensureDebianPackages(tools, ui);
+  if (!(await ui.confirm(question))) throw new SetupError('declined', 'Run the same command again and agree.');
   ui.log(`making a root with llama.cpp's server from ${suite} (about a minute)`);
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const made = path.join(folder, 'root');
   const part = path.join(folder, 'part');
   await rm(part, { recursive: true, force: true });
   const mirror = await aptMirror();
-  const code = await runShown('debootstrap', [
+  const code = await runKept('debootstrap', [
     '--variant=minbase',
     `--include=${packages}`,
     suite,

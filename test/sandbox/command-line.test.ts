@@ -5,7 +5,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { escrow, type CliResult } from '../../scripts/lib/cli.ts';
-import { containersWithLabel, engineAddress } from '../../scripts/lib/engine-http.ts';
+import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { dist } from '../../scripts/lib/root.ts';
 import type { KernelStatus, SessionView } from '../../src/protocol/views.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
@@ -34,7 +34,7 @@ describe('the command line', () => {
   });
   afterEach(async () => {
     await endKernel(home);
-    expect(await containersWithLabel(engineAddress(), `escrow.instance=${instance}`)).toEqual([]);
+    expect(await engineHere().list([`escrow.instance=${instance}`])).toEqual([]);
     await rm(home, { recursive: true, force: true });
     await repo.dispose();
   });

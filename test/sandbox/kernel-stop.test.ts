@@ -9,7 +9,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
-import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
+import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { engineBetween, type EngineBetween } from '../fixtures/bad-peers/engine-between.ts';
 import { saysKilledAndIsNot } from '../fixtures/bad-peers/engine-that-lies.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
@@ -21,7 +21,7 @@ const run = promisify(execFile);
 type Repo = Awaited<ReturnType<typeof exampleRepo>>;
 
 let repo: Repo;
-const real = new ContainerEngine({ kind: 'socket', path: '/var/run/docker.sock' });
+const real = engineHere();
 beforeAll(async () => {
   await ensureSandboxImage();
   repo = await exampleRepo();

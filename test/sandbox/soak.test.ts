@@ -6,8 +6,8 @@ import { createServer, type AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { engineHere } from '../../scripts/lib/engine-here.ts';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
-import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
@@ -16,7 +16,7 @@ import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 const full = process.env['ESCROW_TEST_FULL'] === '1';
 const attempts = full ? 200 : 6;
 const kernelDeaths = full ? 10 : 1;
-const engine = new ContainerEngine({ kind: 'socket', path: '/var/run/docker.sock' });
+const engine = engineHere();
 
 let repo: Awaited<ReturnType<typeof exampleRepo>>;
 let kernel: TestKernel;

@@ -36,26 +36,34 @@ const DockerContext = z.looseObject({
   Endpoints: z.looseObject({ docker: z.looseObject({ Host: z.string().optional() }).optional() }).optional(),
 });
 
+export interface EngineChoice {
+  readonly address: EngineAddress;
+  /** Who named it, in words for a person; null: nobody did, it is what listens here or where Docker usually would. */
+  readonly namedBy: string | null;
+}
+
 /**
  * Which engine is used: what a machine setting names, else DOCKER_HOST, else the user's docker context, else what
  * listens on this machine (Docker's socket, then Podman's of the user and of root). Another machine's engine only when
  * the setting names it. Throws EngineFault `unsupported`, with where the address came from.
  */
-export function chooseEngine(setting: string | null, around: EngineSurroundings): EngineAddress {
+export function engineChoice(setting: string | null, around: EngineSurroundings): EngineChoice {
   const { env, platform } = around;
-  const named = setting ?? nonEmpty(env['DOCKER_HOST']);
-  if (named !== undefined) return engineAddress(setting, named, platform);
+  if (setting !== null) return { address: engineAddress(setting, undefined, platform), namedBy: 'the machine setting' };
+  const named = nonEmpty(env['DOCKER_HOST']);
+  if (named !== undefined) return { address: engineAddress(null, named, platform), namedBy: 'DOCKER_HOST' };
   const context = dockerContext(around);
   if (context !== undefined) {
     try {
-      return engineAddress(null, context.host, platform);
+      return { address: engineAddress(null, context.host, platform), namedBy: `docker context ${context.name}` };
     } catch (error) {
       if (!EngineFault.is(error)) throw error;
       throw new EngineFault('unsupported', `docker context ${context.name}: ${error.message}`, null, { cause: error });
     }
   }
   const usual = engineAddress(null, undefined, platform);
-  if (platform === 'win32' || (usual.kind === 'socket' && around.exists(usual.path))) return usual;
+  if (platform === 'win32' || (usual.kind === 'socket' && around.exists(usual.path)))
+    return { address: usual, namedBy: null };
   const runtimeDir = nonEmpty(env['XDG_RUNTIME_DIR']);
   const others = [
     ...(runtimeDir === undefined ? [] : [join(runtimeDir, 'docker.sock'), join(runtimeDir, 'podman', 'podman.sock')]),
@@ -63,7 +71,12 @@ export function chooseEngine(setting: string | null, around: EngineSurroundings)
     '/run/podman/podman.sock',
   ];
   const there = others.find((path) => around.exists(path));
-  return there === undefined ? usual : { kind: 'socket', path: there };
+  return { address: there === undefined ? usual : { kind: 'socket', path: there }, namedBy: null };
+}
+
+/** The address of that choice. Throws EngineFault `unsupported`. */
+export function chooseEngine(setting: string | null, around: EngineSurroundings): EngineAddress {
+  return engineChoice(setting, around).address;
 }
 
 /** The context that the docker command line would use; undefined for its default one. */

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { sha256 } from '../../../src/protocol/hash.ts';
 import { EngineFault } from '../../../src/server/sandbox/engine.ts';
-import { chooseEngine, type EngineSurroundings } from '../../../src/server/sandbox/engine-choice.ts';
+import { chooseEngine, engineChoice, type EngineSurroundings } from '../../../src/server/sandbox/engine-choice.ts';
 
 const around = (parts: {
   env?: Record<string, string>;
@@ -58,6 +58,15 @@ describe('the choice of an engine', () => {
       const files = { '/home/u/.docker/config.json': text };
       expect(chooseEngine(null, around({ files }))).toEqual(socket('/var/run/docker.sock'));
     }
+  });
+  it('says who named the engine, so that nobody is told to start another one', () => {
+    const files = context('colima', 'unix:///home/u/.colima/docker.sock');
+    const by = (setting: string | null, env: Record<string, string>, some = files) =>
+      engineChoice(setting, around({ env, files: some })).namedBy;
+    expect(by('/set.sock', { DOCKER_HOST: 'unix:///env.sock' })).toBe('the machine setting');
+    expect(by(null, { DOCKER_HOST: 'unix:///env.sock' })).toBe('DOCKER_HOST');
+    expect(by(null, {})).toBe('docker context colima');
+    expect(by(null, {}, {})).toBeNull();
   });
   it('is Podman’s socket where Docker has none', () => {
     const env = { XDG_RUNTIME_DIR: '/run/user/7' };
