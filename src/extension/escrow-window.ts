@@ -2,6 +2,7 @@ import { access } from 'node:fs/promises';
 import path from 'node:path';
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
+import { homePath } from '../protocol/home.ts';
 import { productVersion } from '../protocol/version.ts';
 import { tellAway } from './away-message.ts';
 import { setKey } from './context-key.ts';
@@ -68,6 +69,7 @@ function treeWords(): TreeWords {
     time: (at) =>
       new Date(at).toDateString() === new Date().toDateString() ? sameDay.format(at) : otherDay.format(at),
     number: (value) => number.format(value),
+    home: homePath(),
   };
 }
 
@@ -208,9 +210,9 @@ export class EscrowWindow implements vscode.Disposable {
       sessionsView.show(sessionTree(state, localFolders(), words));
       modelsView.show(modelsTree(state, words));
       healthView.show(healthTree(state, words));
-      sessionsView.view.message = viewMessage(state, words, 'full');
-      modelsView.view.message = viewMessage(state, words, 'short');
-      healthView.view.message = viewMessage(state, words, 'short');
+      sessionsView.view.message = viewMessage(state, words, 'sessions');
+      modelsView.view.message = viewMessage(state, words, 'models');
+      healthView.view.message = viewMessage(state, words, 'health');
       const toReview = [...state.sessions.values()].filter(({ value }) =>
         value.candidates.some(({ decision, verdict }) => decision === null && verdict === 'passed'),
       ).length;
@@ -283,7 +285,9 @@ export class EscrowWindow implements vscode.Disposable {
       roundTrip: () => Promise.resolve(vscode.commands.executeCommand('setContext', contextKeys.presence, ++probe)),
       report: (ui, stalledMs) => {
         if (ui === 'present') this.#identity.touch();
-        if (link.connected) heartbeat.beat(ui, stalledMs);
+        if (!link.connected) return;
+        heartbeat.beat(ui, stalledMs);
+        observer.retry();
       },
     });
     this.#presence.start();
@@ -426,22 +430,7 @@ async function ensureConnected(store: StateStore, link: KernelLink): Promise<voi
       vscode.l10n.t('Trust the folder first (command "Workspaces: Manage Workspace Trust").'),
     );
   }
-  if (store.state.connection.kind === 'connected') return;
-  const settled = Promise.withResolvers<void>();
-  let attempted = false;
-  const listener = store.onChange(({ connection }) => {
-    if (connection.kind === 'connecting') attempted = true;
-    if (connection.kind === 'connected') settled.resolve();
-    if (connection.kind === 'lost' && (attempted || !connection.retrying)) {
-      settled.reject(new EscrowError('NoKernel', connection.reason, connection.next));
-    }
-  });
-  link.start();
-  try {
-    await settled.promise;
-  } finally {
-    listener.dispose();
-  }
+  if (store.state.connection.kind !== 'connected') await link.connect();
 }
 
 function registerCommands(parts: WindowParts, table: CommandTable): readonly vscode.Disposable[] {

@@ -103,6 +103,8 @@ export const artefactScheme = 'escrow-artefact';
 export const workspaceScheme = 'escrow';
 /** Words of a model or a program that a row shows in short. */
 export const textScheme = 'escrow-text';
+/** What preparing an image would do, for a person who is asked. Its fragment: the contract's digest, where one asked. */
+export const imagePlanScheme = 'escrow-image-plan';
 /** What there is to know before a decision about a candidate, as one text. */
 export const evidenceScheme = 'escrow-evidence';
 /** Only names rows of our trees, so that rows that are not current can be greyed. */

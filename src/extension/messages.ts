@@ -1,23 +1,23 @@
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
+import { homePath } from '../protocol/home.ts';
+import { faultWords, inOneLine, type Fault } from './fault-words.ts';
 import { nextStep } from './next-step.ts';
 import { notificationText, visibleLines } from './visible-text.ts';
 
 /** What went wrong and what to do next; an action where one helps. Cancelled by the person: silence. */
 export async function showError(error: unknown, log: vscode.LogOutputChannel): Promise<void> {
   if (error instanceof vscode.CancellationError || EscrowError.is(error, 'Cancelled')) return;
-  const showLog = vscode.l10n.t('Show Log');
-  if (!EscrowError.is(error)) {
+  const fault: Fault = EscrowError.is(error) ? error : { code: null, message: '', next: '', details: {} };
+  if (EscrowError.is(error)) {
+    log.error(`${error.code}: ${visibleLines(error.message)} ${visibleLines(JSON.stringify(error.details))}`);
+  } else {
     log.error(error instanceof Error ? error : String(error));
-    const text = error instanceof Error ? error.message : String(error);
-    const chosen = await vscode.window.showErrorMessage(notificationText(text), showLog);
-    if (chosen === showLog) log.show();
-    return;
   }
-  log.error(`${error.code}: ${visibleLines(error.message)} ${visibleLines(JSON.stringify(error.details))}`);
-  const action = nextStep(error.code, vscode.l10n.t);
+  const showLog = vscode.l10n.t('Show Log');
+  const action = nextStep(fault, vscode.l10n.t);
   const chosen = await vscode.window.showErrorMessage(
-    notificationText(`${error.message} ${error.next}`),
+    notificationText(inOneLine(faultWords(fault, homePath(), vscode.l10n.t))),
     ...(action === undefined ? [] : [action.title]),
     showLog,
   );

@@ -1,4 +1,4 @@
-import type { ErrorCode } from '../protocol/errors.ts';
+import type { Fault } from './fault-words.ts';
 import { commands, settings } from './ids.ts';
 import type { Localize } from './trees/tree-node.ts';
 
@@ -10,7 +10,7 @@ export interface NextStep {
 }
 
 /** The step that the words of an error name, where a command does it: a button of its notification. */
-export function nextStep(code: ErrorCode, t: Localize): NextStep | undefined {
+export function nextStep({ code, details }: Pick<Fault, 'code' | 'details'>, t: Localize): NextStep | undefined {
   const setting = (argument: string): NextStep => ({
     title: t('Open Settings'),
     command: 'workbench.action.openSettings',
@@ -44,6 +44,7 @@ export function nextStep(code: ErrorCode, t: Localize): NextStep | undefined {
     case 'VersionMismatch':
       return { title: t('Reload Window'), command: 'workbench.action.reloadWindow' };
     default:
-      return undefined;
+      // It kept the Kernel from starting; once it is mended, that is what there is to do.
+      return details['link'] === 'start' ? { title: t('Start Kernel'), command: commands.startKernel } : undefined;
   }
 }

@@ -1,13 +1,15 @@
 import { candidateActions } from './review/candidate-actions.ts';
 import { contextKeys } from './ids.ts';
-import { isCurrent, type WindowState } from './window-state.ts';
+import { isSessionCurrent, type WindowState } from './window-state.ts';
 
 /** Context keys that say for which commands there is something to act on: the palette lists no other. */
 export type PossibleKey = Extract<(typeof contextKeys)[keyof typeof contextKeys], `escrow.can.${string}`>;
 
 /** What a person may do from this window now, over all its sessions. Nothing, when what is shown is not current. */
 export function possibleActions(state: WindowState): Readonly<Record<PossibleKey, boolean>> {
-  const sessions = isCurrent(state) ? [...state.sessions.values()].map(({ value }) => value) : [];
+  const sessions = [...state.sessions.values()]
+    .map(({ value }) => value)
+    .filter((session) => isSessionCurrent(state, session));
   const open = sessions.filter((session) => session.state !== 'closed');
   const mine = open.filter(({ id }) => state.controls.has(id));
   const active = (session: (typeof open)[number]): boolean =>

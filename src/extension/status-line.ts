@@ -1,6 +1,6 @@
 import type { CandidateView } from '../protocol/views.ts';
-import type { WindowState } from './window-state.ts';
-import { isCurrent } from './window-state.ts';
+import { faultWords, inOneLine } from './fault-words.ts';
+import { isCurrent, isSessionCurrent, type WindowState } from './window-state.ts';
 import { summaryOf } from './trees/session-tree.ts';
 import type { Localize, TreeWords } from './trees/tree-node.ts';
 import { phaseWords, verdictWords } from './trees/words.ts';
@@ -25,7 +25,7 @@ export interface StatusOfReview {
  * The one status bar item: what needs a person, else what is on screen for review (with the reason why it cannot be
  * decided, where it cannot), else what runs, else that all is quiet.
  */
-export function statusLine(state: WindowState, { t, time }: TreeWords, review?: StatusOfReview): StatusLine {
+export function statusLine(state: WindowState, { t, time, home }: TreeWords, review?: StatusOfReview): StatusLine {
   const line = (icon: string, words: string, tooltip: string, tone: StatusLine['tone'] = 'plain'): StatusLine => ({
     text: words === '' ? `$(${icon}) Escrow` : `$(${icon}) Escrow: ${words}`,
     tooltip,
@@ -43,7 +43,7 @@ export function statusLine(state: WindowState, { t, time }: TreeWords, review?: 
       return line(
         'debug-disconnect',
         t('not connected'),
-        `${heard} ${state.connection.reason} ${state.connection.next}`,
+        `${heard} ${inOneLine(faultWords(state.connection.fault, home, t))}`,
       );
     }
     case 'connected':
@@ -65,11 +65,19 @@ export function statusLine(state: WindowState, { t, time }: TreeWords, review?: 
       'warning',
     );
   }
+  const known = [...state.sessions.values()].map(({ value }) => value);
+  if (known.some((session) => !isSessionCurrent(state, session))) {
+    return line(
+      'warning',
+      t('not current'),
+      t('What is shown of a session is an earlier answer. The Sessions view says why.'),
+    );
+  }
   if (review !== undefined) {
     const { icon, says, why } = reviewWords(review, t);
     return line(icon, says, `${why} ${t('Select to read its evidence.')}`);
   }
-  const sessions = [...state.sessions.values()].map(({ value }) => summaryOf(value));
+  const sessions = known.map(summaryOf);
   const running = sessions.find(({ state: s }) => s === 'running' || s === 'settling');
   if (running !== undefined) {
     return line(

@@ -1,6 +1,7 @@
 import type { ContractView } from '../protocol/contract.ts';
 import type { Result } from '../protocol/methods.ts';
 import type { ContractDigest, SessionId } from '../protocol/primitives.ts';
+import type { Fault } from './fault-words.ts';
 import type { KernelStatus, SessionSummary, SessionView, WorkspaceFile, WorkspaceSource } from '../protocol/views.ts';
 
 /** What was said, and when this window heard it (wall clock, ms). */
@@ -25,8 +26,12 @@ export type ConnectionState =
       readonly catchingUp: boolean;
       readonly answering: boolean;
     }
-  /** `reason` and `next` are the error's own words. `retrying` false: a person has to start the Kernel. */
-  | { readonly kind: 'lost'; readonly reason: string; readonly next: string; readonly retrying: boolean };
+  /** `retrying` false: a person has to start the Kernel. */
+  | { readonly kind: 'lost'; readonly fault: Fault; readonly retrying: boolean };
+
+/** What is asked for again when it may have changed. */
+export type RefreshKey =
+  'status' | 'models' | 'list' | SessionId | `workspace:${SessionId}` | `contract:${ContractDigest}`;
 
 /** Work that this window asked for and waits for: a baseline, mostly. */
 export interface Operation {
@@ -53,6 +58,8 @@ export interface WindowState {
   /** Sessions whose fencing token this window holds. */
   readonly controls: ReadonlySet<SessionId>;
   readonly operations: readonly Operation[];
+  /** What was asked for again and refused, with why: what is known of it is an earlier answer. */
+  readonly unrefreshed: ReadonlyMap<RefreshKey, Fault>;
 }
 
 export interface WorkspaceListing {
@@ -72,12 +79,35 @@ export const initialState: WindowState = {
   contracts: new Map(),
   controls: new Set(),
   operations: [],
+  unrefreshed: new Map(),
 };
 
 /** Whether what is shown is what the Kernel says now. Otherwise it is greyed, and nothing looks alive. */
 export function isCurrent(state: WindowState): boolean {
   const { connection } = state;
   return connection.kind === 'connected' && !connection.catchingUp && connection.answering;
+}
+
+/** Why nothing can be recorded now, as the Kernel saw it; null where it can, or where it is not known. */
+export function recordBlocked(state: WindowState): 'full' | 'unwritable' | null {
+  switch (state.status?.value.storage.code) {
+    case 'disk_full':
+      return 'full';
+    case 'not_writable':
+      return 'unwritable';
+    default:
+      return null;
+  }
+}
+
+/**
+ * Whether what is shown of a session is so now. Not where its last refresh was refused; nor where it was at work and
+ * nothing can be recorded: what became of that work is then nowhere to be read.
+ */
+export function isSessionCurrent(state: WindowState, session: SessionSummary | SessionView): boolean {
+  if (!isCurrent(state) || state.unrefreshed.has(session.id)) return false;
+  const atWork = session.state === 'running' || session.state === 'settling';
+  return !(atWork && recordBlocked(state) !== null);
 }
 
 /** Holds the state of one window and tells who shows it. */

@@ -1,4 +1,4 @@
-import { statfsSync } from 'node:fs';
+import { accessSync, constants, statfsSync } from 'node:fs';
 import { EscrowError } from '../protocol/errors.ts';
 import type { Health, KernelStatus } from '../protocol/views.ts';
 import type { Engines } from './engines.ts';
@@ -10,6 +10,8 @@ type Parts = Pick<KernelStatus, 'engine' | 'image' | 'inference'>;
 
 /** Below this many free bytes the state folder's disk is called degraded: two sessions' allowance of artefacts. */
 const lowDisk = 256 * 1024 * 1024;
+/** Below this many it is called full: a transaction of a few pages of the database does not fit any more. */
+const fullDisk = 64 * 1024;
 
 export interface HealthWatchDeps {
   readonly sandbox: SandboxService;
@@ -26,6 +28,8 @@ export class HealthWatch {
   readonly #deps: HealthWatchDeps;
   #parts: Parts;
   #probing: Promise<void> | undefined;
+  /** What the last look said of the disk: `storage` itself is asked anew each time. */
+  #storageCode: string | null = null;
   #image: ImageIdentity | null = null;
 
   constructor(deps: HealthWatchDeps) {
@@ -58,8 +62,28 @@ export class HealthWatch {
     const { store, home, now } = this.#deps;
     const base = { artefactBytes: store.artefacts.total(), events: store.head(), observedAt: now() };
     try {
+      accessSync(home, constants.W_OK);
+    } catch (error) {
+      return {
+        ...base,
+        state: 'unavailable',
+        code: 'not_writable',
+        detail: `the state folder cannot be written: nothing can be recorded (${String(error)})`,
+        next: `Make ${home} writable.`,
+      };
+    }
+    try {
       const { bavail, bsize } = statfsSync(home);
       const free = bavail * bsize;
+      if (free < fullDisk) {
+        return {
+          ...base,
+          state: 'unavailable',
+          code: 'disk_full',
+          detail: 'no space left: nothing can be recorded',
+          next: `Free space on the disk that holds ${home}.`,
+        };
+      }
       if (free < lowDisk) {
         return {
           ...base,
@@ -84,7 +108,9 @@ export class HealthWatch {
       image,
       inference,
     };
-    if (JSON.stringify(stable(this.#parts)) !== before) this.#deps.changed();
+    const storageBefore = this.#storageCode;
+    this.#storageCode = this.storage().code;
+    if (JSON.stringify(stable(this.#parts)) !== before || this.#storageCode !== storageBefore) this.#deps.changed();
   }
 
   async #inference(): Promise<Parts['inference']> {

@@ -154,6 +154,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
         specFor: (state, open, contract) => attemptSpec(state, open, contract, contracts),
         candidateOf,
         epoch: store.epoch,
+        unrecorded: () => broadcast('status', null),
         monotonic,
         log,
         at,

@@ -1,15 +1,7 @@
 import { expect, test } from 'vitest';
 import { turns } from '../fixtures/journey.ts';
 import { startJourney, startSession } from './harness/journey.ts';
-import type { WorkbenchWindow } from './harness/window.ts';
-
-/** Pictures of what the window shows, in each theme; the last one stays on. For eyes: `test-results/screenshots`. */
-async function pictures(window: WorkbenchWindow, name: string): Promise<void> {
-  for (const theme of ['light', 'contrast', 'dark'] as const) {
-    await window.theme(theme);
-    await window.screenshot(`${name}-${theme}`);
-  }
-}
+import { pictures } from './harness/pictures.ts';
 
 test('each view, in each theme', async () => {
   const journey = await startJourney();

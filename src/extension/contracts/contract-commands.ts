@@ -7,7 +7,7 @@ import { withImage } from '../images/image-commands.ts';
 import { showInformation } from '../messages.ts';
 import { isRow } from '../tree-argument.ts';
 import { shortDigest } from '../trees/words.ts';
-import { visible, withoutIcons } from '../visible-text.ts';
+import { visible, visibleLines, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { contractFileName, contractText, splitCommand } from '../../client/contract-text.ts';
 
@@ -79,16 +79,23 @@ async function pickContract(found: readonly vscode.Uri[]): Promise<vscode.Uri | 
   return picked?.uri;
 }
 
-/** Runs the baseline of a frozen contract as an operation of the window. */
+/** Runs the baseline of a frozen contract as an operation of the window; what its checks did is in the log. */
 export async function runBaseline(parts: WindowParts, contract: ContractView): Promise<BaselineView> {
   const title = visible(contract.contract.title);
-  return withImage(parts, contract.digest, () =>
+  const baseline = await withImage(parts, contract.digest, () =>
     parts.operations.run(vscode.l10n.t('Checking the baseline'), title, (token, progress) =>
       parts.link.request('contract/baseline', { digest: contract.digest }, token, (detail) => {
         progress(`${title} · ${visible(detail)}`);
       }),
     ),
   );
+  logBaseline(baseline, parts.log);
+  return baseline;
+}
+
+/** What each check did, where the window's log can be read; its output may hold anything. */
+function logBaseline(baseline: BaselineView, log: vscode.LogOutputChannel): void {
+  for (const { id, verdict, tail } of baseline.checks) log.info(`baseline ${id}: ${verdict}\n${visibleLines(tail)}`);
 }
 
 /** Throws EscrowError BaselineNotDiscriminating with what the checks did, unless they can tell broken from fixed. */
@@ -263,7 +270,6 @@ export function contractCommands(parts: WindowParts): CommandTable {
       await parts.ensureConnected();
       const frozen = await link.request('contract/freeze', { path: uri.fsPath });
       const baseline = await runBaseline(parts, frozen);
-      for (const check of baseline.checks) log.info(`baseline ${check.id}: ${check.verdict}\n${check.tail}`);
       requireDiscriminating(baseline);
       showInformation(
         vscode.l10n.t('The baseline discriminates: {0} checks did what the contract says.', baseline.checks.length),

@@ -1,5 +1,5 @@
 import * as vscode from 'vscode';
-import { outputLanguage, textScheme } from '../ids.ts';
+import { imagePlanScheme, outputLanguage, textScheme } from '../ids.ts';
 import { visible } from '../visible-text.ts';
 
 /** Texts that are kept for open documents; older ones are forgotten. */
@@ -15,31 +15,39 @@ export async function asOutput(document: vscode.TextDocument): Promise<vscode.Te
 /** Words of a model or a program as read-only plain text. */
 export class PlainTexts implements vscode.Disposable {
   readonly #texts = new Map<string, string>();
-  readonly #registration: vscode.Disposable;
+  readonly #registrations: readonly vscode.Disposable[];
   #next = 1;
 
   constructor() {
-    this.#registration = vscode.workspace.registerTextDocumentContentProvider(textScheme, {
+    const provider: vscode.TextDocumentContentProvider = {
       provideTextDocumentContent: (uri) =>
         this.#texts.get(uri.query) ??
         vscode.l10n.t('This text belonged to an earlier window. Open it again from the Sessions view.'),
-    });
+    };
+    this.#registrations = [textScheme, imagePlanScheme].map((scheme) =>
+      vscode.workspace.registerTextDocumentContentProvider(scheme, provider),
+    );
   }
 
-  async open(title: string, text: string): Promise<vscode.TextDocument> {
+  /** `as`: another scheme than that of plain texts, for what has buttons of its own, and its URI's fragment. */
+  async open(
+    title: string,
+    text: string,
+    as: { readonly scheme: string; readonly fragment: string } = { scheme: textScheme, fragment: '' },
+  ): Promise<vscode.TextDocument> {
     const key = String(this.#next++);
     this.#texts.set(key, text);
     const oldest = this.#texts.keys().next().value;
     if (this.#texts.size > kept && oldest !== undefined) this.#texts.delete(oldest);
     const name = visible(title, 60).replaceAll('/', '∕');
     const document = await vscode.workspace.openTextDocument(
-      vscode.Uri.from({ scheme: textScheme, path: `/${name}.txt`, query: key }),
+      vscode.Uri.from({ ...as, path: `/${name}.txt`, query: key }),
     );
     return asOutput(document);
   }
 
   dispose(): void {
-    this.#registration.dispose();
+    for (const registration of this.#registrations) registration.dispose();
     this.#texts.clear();
   }
 }

@@ -1,26 +1,31 @@
 import * as vscode from 'vscode';
-import type { ContractDigest } from '../../protocol/primitives.ts';
+import { ContractDigest } from '../../protocol/primitives.ts';
 import type { ImagePlan } from '../../protocol/images.ts';
 import { EscrowError } from '../../protocol/errors.ts';
-import { commands } from '../ids.ts';
+import { commands, imagePlanScheme } from '../ids.ts';
 import { showInformation } from '../messages.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
-import { planText } from './plan-text.ts';
+import { downloadWords, planText } from './plan-text.ts';
 
 type Answer = 'once' | 'always' | 'no' | undefined;
 
 /** Shows the plan and asks. The words on screen are all that the answer is about. */
-async function ask(parts: WindowParts, plan: ImagePlan): Promise<Answer> {
-  const document = await parts.texts.open(vscode.l10n.t('Sandbox image'), planText(plan, vscode.l10n.t));
+async function ask(parts: WindowParts, plan: ImagePlan, digest: ContractDigest | undefined): Promise<Answer> {
+  const document = await parts.texts.open(vscode.l10n.t('Sandbox image'), planText(plan, vscode.l10n.t), {
+    scheme: imagePlanScheme,
+    fragment: digest ?? '',
+  });
   await vscode.window.showTextDocument(document, { preview: true, preserveFocus: true });
   const network = plan.steps.some((step) => step.network && !step.cached);
   const items: (vscode.QuickPickItem & { readonly answer: Answer })[] = [
     {
       label: vscode.l10n.t('Prepare'),
-      detail: network ? vscode.l10n.t('Reaches for the network, this once.') : vscode.l10n.t('Nothing is downloaded.'),
+      detail: network
+        ? vscode.l10n.t('Reaches for the network, this once. Download: {0}.', downloadWords(plan, vscode.l10n.t))
+        : vscode.l10n.t('Nothing is downloaded.'),
       answer: 'once',
     },
     ...(plan.mayStand
@@ -32,11 +37,16 @@ async function ask(parts: WindowParts, plan: ImagePlan): Promise<Answer> {
           },
         ]
       : []),
+    {
+      label: vscode.l10n.t('Read the Plan First'),
+      detail: vscode.l10n.t('It is open in the editor; the button in its title asks again.'),
+      answer: undefined,
+    },
     { label: vscode.l10n.t('Do Not Prepare'), detail: vscode.l10n.t('Recorded. Nothing is done.'), answer: 'no' },
   ];
   const picked = await vscode.window.showQuickPick(items, {
     title: vscode.l10n.t('Prepare the Sandbox Image?'),
-    placeHolder: vscode.l10n.t('The plan is open in the editor'),
+    placeHolder: vscode.l10n.t('{0} steps, each with what it fetches and runs', plan.steps.length),
     ignoreFocusOut: true,
   });
   return picked?.answer;
@@ -52,7 +62,7 @@ async function ensureImage(parts: WindowParts, digest: ContractDigest | undefine
   const plan = await link.request('image/plan', which);
   if (plan.state === 'ready') return true;
   const reviewer = await assertedReviewer(undefined);
-  const answer = plan.approval === null ? await ask(parts, plan) : 'standing';
+  const answer = plan.approval === null ? await ask(parts, plan, digest) : 'standing';
   if (answer === undefined) return false;
   if (answer === 'no') {
     await link.request('image/decline', { plan: plan.plan, reviewer });
@@ -95,10 +105,13 @@ export async function withImage<T>(parts: WindowParts, digest: ContractDigest, w
 
 export function imageCommands(parts: WindowParts): CommandTable {
   return {
-    [commands.prepareImage]: async () => {
+    [commands.prepareImage]: async (argument) => {
       await parts.ensureConnected();
-      if (!(await ensureImage(parts, undefined))) return;
-      const { image } = await parts.link.request('image/plan', {});
+      // From the title of a plan: that plan's image. Else the default one.
+      const about = argument instanceof vscode.Uri && argument.scheme === imagePlanScheme ? argument.fragment : '';
+      const digest = about === '' ? undefined : ContractDigest.parse(about);
+      if (!(await ensureImage(parts, digest))) return;
+      const { image } = await parts.link.request('image/plan', digest === undefined ? {} : { digest });
       showInformation(
         image === null
           ? vscode.l10n.t('The sandbox image is ready.')

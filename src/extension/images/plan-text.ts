@@ -3,8 +3,38 @@ import type { ImagePlan, ImageStep } from '../../protocol/images.ts';
 import type { Localize } from '../trees/tree-node.ts';
 import { visible } from '../visible-text.ts';
 
-function mebibytes(bytes: number): string {
-  return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+function size(bytes: number): string {
+  const mebibytes = bytes / 1024 ** 2;
+  return mebibytes < 1024 ? `${mebibytes.toFixed(1)} MiB` : `${(mebibytes / 1024).toFixed(1)} GiB`;
+}
+
+/** What nobody says before it is downloaded, by the Kernel's code. */
+function unknownWords(code: string, t: Localize): string {
+  switch (code) {
+    case 'base_size':
+      return t('the size of the base');
+    case 'node_size':
+      return t('the size of Node');
+    case 'npm_sizes':
+      return t('the sizes of npm packages');
+    case 'python_sizes':
+      return t('the sizes of Python packages');
+    case 'step_effects':
+      return t('what a command of the contract fetches');
+    default:
+      return code.replaceAll('_', ' ');
+  }
+}
+
+/** How much would be downloaded, with what nobody can say before. */
+export function downloadWords(plan: Pick<ImagePlan, 'unknown' | 'downloadBytes' | 'steps'>, t: Localize): string {
+  if (plan.unknown.length === 0) {
+    return plan.steps.some((step) => step.network && !step.cached) ? size(plan.downloadBytes) : t('nothing');
+  }
+  const unknown = visible(plan.unknown.map((code) => unknownWords(code, t)).join(', '));
+  return plan.downloadBytes === 0
+    ? t('not known before ({0})', unknown)
+    : t('at least {0}; not known before: {1}', size(plan.downloadBytes), unknown);
 }
 
 function stepWords(step: ImageStep, t: Localize): string {
@@ -29,21 +59,20 @@ function stepWords(step: ImageStep, t: Localize): string {
   }
 }
 
+/** Where something comes from: a host's name, or the place that a client's own configuration names. */
+function sourceWords(source: string, t: Localize): string {
+  return source === 'engine-configuration' ? t('the registry that the container engine is set to') : visible(source);
+}
+
 /** What preparing an image would do, for a person who is to say yes or no: everything that comes from outside or runs. */
 export function planText(plan: ImagePlan, t: Localize): string {
   const lines = [
     t('What preparing this sandbox image would do'),
     '',
     t('Base: {0}', visible(plan.base.reference, 400)),
-    plan.unknown.length === 0
-      ? t('Download: {0}', mebibytes(plan.downloadBytes))
-      : t(
-          'Download: at least {0}; not known before: {1}',
-          mebibytes(plan.downloadBytes),
-          visible(plan.unknown.join(', ')),
-        ),
-    t('Disk set aside: {0}', mebibytes(plan.reservedBytes)),
-    ...(plan.freeBytes === null ? [] : [t('Disk free: {0}', mebibytes(plan.freeBytes))]),
+    t('Download: {0}', downloadWords(plan, t)),
+    t('Disk set aside while it is made: {0}', size(plan.reservedBytes)),
+    ...(plan.freeBytes === null ? [] : [t('Disk free: {0}', size(plan.freeBytes))]),
     '',
   ];
   for (const [index, step] of plan.steps.entries()) {
@@ -55,11 +84,11 @@ export function planText(plan: ImagePlan, t: Localize): string {
     lines.push(`${index + 1}. ${stepWords(step, t)} (${notes.join(', ')})`);
     if (step.argv !== null) lines.push(`   ${step.argv.map((word) => visible(JSON.stringify(word), 4000)).join(' ')}`);
     if (step.sources.length > 0)
-      lines.push(`   ${t('from {0}', step.sources.map((source) => visible(source)).join(', '))}`);
+      lines.push(`   ${t('from {0}', step.sources.map((source) => sourceWords(source, t)).join(', '))}`);
     for (const artefact of step.artefacts) {
-      const size = artefact.sizeBytes === null ? '' : `, ${mebibytes(artefact.sizeBytes)}`;
+      const bytes = artefact.sizeBytes === null ? '' : `, ${size(artefact.sizeBytes)}`;
       lines.push(
-        `   ${visible(artefact.name)} ${visible(artefact.version)}${size}`,
+        `   ${visible(artefact.name)} ${visible(artefact.version)}${bytes}`,
         ...artefact.hashes.map((hash) => `     ${visible(hash)}`),
       );
     }

@@ -4,6 +4,7 @@ import { CloseAction, ErrorAction, LanguageClient, WorkDoneProgress } from 'vsco
 import type * as vscode from 'vscode';
 import { EscrowError, type ErrorCode } from '../../protocol/errors.ts';
 import type { Method, Notification, NotificationParams, Params, Result } from '../../protocol/methods.ts';
+import type { Fault } from '../fault-words.ts';
 import { contractLanguage } from '../ids.ts';
 import type { StateStore } from '../window-state.ts';
 
@@ -38,6 +39,7 @@ const final: ReadonlySet<ErrorCode> = new Set([
   'StorageUnwritable',
   'UnsafePath',
   'HandshakeRefused',
+  'InvalidSettings',
 ]);
 
 /** First wait, and the longest, before another try to connect. */
@@ -54,6 +56,17 @@ interface Live {
   readonly stopped: () => boolean;
 }
 
+/** How the connection itself went, as a fault of the window's own. */
+function linkFault(link: 'stopped' | 'ended' | 'unforeseen'): Fault {
+  return { code: 'NoKernel', message: '', next: '', details: { link } };
+}
+
+/** What kept a try from its connection, for whoever waits: trying again is what there is to do about it. */
+function notStarted(error: EscrowError | undefined, reason: string): EscrowError {
+  const { code, message, next, details } = error ?? new EscrowError('Internal', reason, '');
+  return new EscrowError(code, message, next, { ...details, link: 'start' });
+}
+
 function asEscrowError(error: unknown): EscrowError | undefined {
   if (EscrowError.is(error)) return error;
   if (!(error instanceof Error) || !('data' in error)) return undefined;
@@ -68,6 +81,8 @@ export class KernelLink {
   readonly #options: KernelLinkOptions;
   #live: Live | undefined;
   #running = false;
+  /** Who waits for the outcome of the try that is under way or comes next. */
+  #waiting: PromiseWithResolvers<void>[] = [];
   #progressTokens = 0;
   #stop = new AbortController();
   #wake = new AbortController();
@@ -89,15 +104,30 @@ export class KernelLink {
     void this.#run()
       .catch((error: unknown) => {
         this.#options.log.error(error instanceof Error ? error : String(error));
-        this.#lost(
-          'The connection to the Kernel failed in an unforeseen way.',
-          'See the log, then start it again.',
-          false,
-        );
+        this.#lost(linkFault('unforeseen'), false);
+        this.#tell(notStarted(asEscrowError(error), 'unforeseen'));
       })
       .finally(() => {
         this.#running = false;
+        this.#tell(new EscrowError('Cancelled', 'The window is closing.', ''));
       });
+  }
+
+  /** Tries at once. Resolves when connected; throws what kept this try from it, whether or not others follow. */
+  async connect(): Promise<void> {
+    if (this.#live !== undefined) return;
+    const outcome = Promise.withResolvers<void>();
+    this.#waiting.push(outcome);
+    this.start();
+    await outcome.promise;
+  }
+
+  /** Tells those who wait how the try went; without an error: connected. */
+  #tell(error?: EscrowError): void {
+    for (const { resolve, reject } of this.#waiting.splice(0)) {
+      if (error === undefined) resolve();
+      else reject(error);
+    }
   }
 
   /** One request. Throws EscrowError: the Kernel's own, or `NoKernel` when there is no connection. */
@@ -179,8 +209,8 @@ export class KernelLink {
     await this.#live?.client.sendRequest('window/closing', {});
   }
 
-  #lost(reason: string, next: string, retrying: boolean): void {
-    this.#options.store.update({ connection: { kind: 'lost', reason, next, retrying }, controls: new Set() });
+  #lost(fault: Fault, retrying: boolean): void {
+    this.#options.store.update({ connection: { kind: 'lost', fault, retrying }, controls: new Set() });
   }
 
   async #run(): Promise<void> {
@@ -193,6 +223,7 @@ export class KernelLink {
       try {
         const live = await this.#open();
         failures = 0;
+        this.#tell();
         await live.closed;
         this.#live = undefined;
         await this.#discard(live);
@@ -200,17 +231,17 @@ export class KernelLink {
         // A Kernel that was told to stop stays stopped until a person wants it.
         const told = live.stopped();
         log.warn(told ? 'The Kernel was stopped.' : 'The connection to the Kernel ended.');
-        if (told) this.#lost('The Kernel was stopped.', 'Start it when it is wanted.', false);
-        else this.#lost('The connection to the Kernel ended.', 'Escrow connects again by itself.', true);
+        this.#lost(linkFault(told ? 'stopped' : 'ended'), !told);
         await this.#rest(told ? undefined : firstRetryMs);
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         failures += 1;
         const known = asEscrowError(error);
-        const reason = known?.message ?? (error instanceof Error ? error.message : String(error));
         const giveUp = failures >= startsBeforeAsking || (known !== undefined && final.has(known.code));
+        const reason = known?.message ?? (error instanceof Error ? error.message : String(error));
         log.error(`Could not connect to the Kernel: ${known?.code ?? ''} ${reason}`);
-        this.#lost(reason, known?.next ?? 'See the log, then start it again.', !giveUp);
+        this.#lost(known ?? linkFault('unforeseen'), !giveUp);
+        this.#tell(notStarted(known, reason));
         await this.#rest(giveUp ? undefined : Math.min(firstRetryMs * 2 ** (failures - 1), longestRetryMs));
         if (giveUp) failures = 0;
       }

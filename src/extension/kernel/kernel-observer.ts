@@ -2,7 +2,8 @@ import type { Notification, NotificationParams } from '../../protocol/methods.ts
 import { ContractDigest, SessionId, type ClientId, type FencingToken } from '../../protocol/primitives.ts';
 import type { AwaySummary, EvidenceEvent, KernelStatus, SessionView } from '../../protocol/views.ts';
 import { EscrowError } from '../../protocol/errors.ts';
-import { withEntry, type StateStore } from '../window-state.ts';
+import type { Fault } from '../fault-words.ts';
+import { withEntry, type RefreshKey, type StateStore } from '../window-state.ts';
 import type { KernelLink } from './kernel-link.ts';
 import { Refresher } from './refresher.ts';
 
@@ -24,7 +25,9 @@ export interface KernelObserverOptions {
 /** Sessions whose full view is fetched at once; the others when somebody opens them. */
 const openedAtStart = 30;
 
-type Key = 'status' | 'models' | 'list' | SessionId | `workspace:${SessionId}` | `contract:${ContractDigest}`;
+function faultOf(error: unknown): Fault {
+  return EscrowError.is(error) ? error : { code: null, message: '', next: '', details: {} };
+}
 
 function sessionOf(event: EvidenceEvent): SessionId | undefined {
   const parsed = SessionId.safeParse(/^session:(.*)$/.exec(event.stream)?.[1]);
@@ -34,7 +37,7 @@ function sessionOf(event: EvidenceEvent): SessionId | undefined {
 /** Keeps the store as the Kernel says it is: asks after connecting, follows events, asks again at a gap. */
 export class KernelObserver {
   readonly #options: KernelObserverOptions;
-  readonly #refresher: Refresher<Key>;
+  readonly #refresher: Refresher<RefreshKey>;
   readonly #tokens = new Map<SessionId, FencingToken>();
   /** The newest view of each session that came over this connection: another Kernel may have a restored, older record. */
   readonly #newest = new Map<SessionId, number>();
@@ -47,8 +50,15 @@ export class KernelObserver {
   constructor(options: KernelObserverOptions) {
     this.#options = options;
     this.#refresher = new Refresher(
-      (key) => this.#fetch(key),
-      (key, error) => options.logError(`refresh of ${key}`, error),
+      async (key) => {
+        await this.#fetch(key);
+        this.#refreshed(key, undefined);
+      },
+      (key, error) => {
+        options.logError(`refresh of ${key}`, error);
+        // A connection that ended says that for everything.
+        if (!EscrowError.is(error, 'NoKernel')) this.#refreshed(key, faultOf(error));
+      },
     );
   }
 
@@ -101,8 +111,21 @@ export class KernelObserver {
     this.#options.store.update({ status: { value, at: this.#options.now() } });
   }
 
-  refresh(key: Key): Promise<void> {
+  refresh(key: RefreshKey): Promise<void> {
     return this.#refresher.refresh(key);
+  }
+
+  /** Asks once more for what was refused the last time. */
+  retry(): void {
+    for (const key of this.#options.store.state.unrefreshed.keys()) void this.refresh(key);
+  }
+
+  #refreshed(key: RefreshKey, refused: Fault | undefined): void {
+    const { store } = this.#options;
+    const { unrefreshed } = store.state;
+    if (refused !== undefined) store.update({ unrefreshed: withEntry(unrefreshed, key, refused) });
+    else if (unrefreshed.has(key))
+      store.update({ unrefreshed: new Map([...unrefreshed].filter(([other]) => other !== key)) });
   }
 
   /** Keeps the listing of a session's workspace fresh from now on. */
@@ -119,6 +142,7 @@ export class KernelObserver {
   async connected(): Promise<void> {
     this.#tokens.clear();
     this.#newest.clear();
+    this.#options.store.update({ unrefreshed: new Map() });
     this.#publishControls();
     await this.#catchUp();
     await this.#resumeControl();
@@ -236,7 +260,7 @@ export class KernelObserver {
     this.#options.store.update({ controls: new Set(this.#tokens.keys()) });
   }
 
-  async #fetch(key: Key): Promise<void> {
+  async #fetch(key: RefreshKey): Promise<void> {
     const { store, link, now } = this.#options;
     switch (key) {
       case 'status': {

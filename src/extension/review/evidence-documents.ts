@@ -3,7 +3,7 @@ import { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import { evidenceLanguage, evidenceScheme } from '../ids.ts';
 import { shortDigest } from '../trees/words.ts';
 import type { TreeWords } from '../trees/tree-node.ts';
-import { isCurrent, type StateStore, type WindowState } from '../window-state.ts';
+import { isSessionCurrent, type StateStore, type WindowState } from '../window-state.ts';
 import { evidenceText } from './evidence-text.ts';
 
 interface Named {
@@ -28,6 +28,11 @@ export function parseEvidenceUri(uri: vscode.Uri): Named | undefined {
   const candidate = CandidateDigest.safeParse(query.get('candidate'));
   return session.success && candidate.success ? { session: session.data, candidate: candidate.data } : undefined;
 }
+
+const current = (state: WindowState, session: SessionId): boolean => {
+  const known = state.sessions.get(session)?.value;
+  return known !== undefined && isSessionCurrent(state, known);
+};
 
 /** The evidence of a candidate as a read-only text that follows what the Kernel says while it is open. */
 export class EvidenceDocuments implements vscode.Disposable {
@@ -80,16 +85,16 @@ export class EvidenceDocuments implements vscode.Disposable {
     }
     const contract = state.contracts.get(session.value.contractDigest);
     const text = evidenceText(session.value, candidate, contract, this.#words);
-    return isCurrent(state)
+    return isSessionCurrent(state, session.value)
       ? text
       : `${text}\n${vscode.l10n.t('Not current; last observed {0}.', this.#words.time(session.at))}\n`;
   }
 
   #follow(state: WindowState, before: WindowState): void {
-    const turned = isCurrent(state) !== isCurrent(before);
     for (const document of vscode.workspace.textDocuments) {
       const named = parseEvidenceUri(document.uri);
       if (named === undefined) continue;
+      const turned = current(state, named.session) !== current(before, named.session);
       const changed = state.sessions.get(named.session)?.value !== before.sessions.get(named.session)?.value;
       if (turned || changed || state.contracts !== before.contracts) this.#changed.fire(document.uri);
     }

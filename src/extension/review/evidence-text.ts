@@ -7,8 +7,10 @@ import {
   outcomeWords,
   shortDigest,
   standingWords,
+  stepReasonWords,
   stepWords,
   triggerWords,
+  unknownOf,
   verdictWords,
 } from '../trees/words.ts';
 import { visible } from '../visible-text.ts';
@@ -112,8 +114,12 @@ function unknownsOf(
     add(t('All bytes: they were not collected whole.'));
   const { settlement } = attempt ?? { settlement: null };
   if (settlement === null || !settlement.confirmed) add(t('The end of the sandbox: it was not seen.'));
-  for (const step of settlement?.steps ?? []) if (!step.observed) add(stepWords(step.step, t));
-  for (const code of settlement?.unknown ?? []) add(visible(code.replaceAll('_', ' '), 80));
+  for (const step of settlement?.steps ?? []) {
+    if (step.observed) continue;
+    const why = stepReasonWords(step, t);
+    add(why === undefined ? stepWords(step.step, t) : `${stepWords(step.step, t)}: ${visible(why, 120)}`);
+  }
+  for (const what of settlement === null ? [] : unknownOf(settlement, t)) add(visible(what, 120));
   for (const limit of attempt?.limits ?? [])
     if (!limit.inForce) add(t('The limit {0}: it was not in force.', visible(limit.name, 80)));
   const { model, synthetic } = session.binding;

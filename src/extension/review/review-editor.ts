@@ -3,7 +3,7 @@ import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import type { CandidateFile, CandidateView, SessionView } from '../../protocol/views.ts';
 import { artefactScheme, contextKeys } from '../ids.ts';
 import { formatArtefactUri, parseArtefactUri, type ArtefactUri } from '../uris.ts';
-import { isCurrent, type StateStore } from '../window-state.ts';
+import { isSessionCurrent, type StateStore } from '../window-state.ts';
 import { visible } from '../visible-text.ts';
 import { shortDigest, standingWords } from '../trees/words.ts';
 import { setKey } from '../context-key.ts';
@@ -20,6 +20,8 @@ export interface CandidateOnScreen extends ReviewedCandidate {
   readonly view: CandidateView;
   /** Another candidate of its session came later. */
   readonly superseded: boolean;
+  /** What is shown of its session is what the Kernel says now. */
+  readonly current: boolean;
   /** The newest of its session, and every file of it is on screen: what a decision about the whole may be bound to. */
   readonly decidable: boolean;
 }
@@ -123,6 +125,7 @@ export class ReviewEditor implements vscode.Disposable {
       candidate: reviewed.candidate,
       view,
       superseded,
+      current: isSessionCurrent(this.#store.state, session),
       decidable: !superseded && wholeOnScreen(view.files, reviewed.sides),
     };
   }
@@ -189,7 +192,7 @@ export class ReviewEditor implements vscode.Disposable {
 
   #publish(): void {
     const shown = this.onScreen();
-    const usable = shown?.decidable === true && isCurrent(this.#store.state);
+    const usable = shown?.decidable === true && shown.current;
     const actions = usable ? candidateActions(shown.view) : undefined;
     const keys = {
       [contextKeys.reviewOpen]: shown !== undefined,
@@ -199,8 +202,7 @@ export class ReviewEditor implements vscode.Disposable {
       [contextKeys.reviewCanVerify]: actions?.verify ?? false,
       [contextKeys.reviewCanIntegrate]: actions?.integrate ?? false,
       // What was integrated can be undone whatever came after it.
-      [contextKeys.reviewCanUndo]:
-        shown !== undefined && isCurrent(this.#store.state) && candidateActions(shown.view).undo,
+      [contextKeys.reviewCanUndo]: shown !== undefined && shown.current && candidateActions(shown.view).undo,
     };
     for (const [key, value] of Object.entries(keys)) setKey(key, value);
     const name = shown === undefined ? '' : `${shown.session}/${shown.candidate}/${String(shown.decidable)}`;

@@ -13,7 +13,7 @@ import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { isRow } from '../tree-argument.ts';
 import { bindingWords } from '../trees/words.ts';
 import { formatArtefactUri } from '../uris.ts';
-import { visible, visibleLines, withoutIcons } from '../visible-text.ts';
+import { visible, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { chooseModel } from './model-picker.ts';
 
@@ -102,8 +102,6 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       if (model === undefined) return;
       await vscode.commands.executeCommand(`${views.sessions}.focus`);
       const baseline = frozen.baseline?.result === 'discriminates' ? frozen.baseline : await runBaseline(parts, frozen);
-      for (const check of baseline.checks)
-        log.info(`baseline ${check.id}: ${check.verdict}\n${visibleLines(check.tail)}`);
       requireDiscriminating(baseline);
       const started = await withImage(parts, frozen.digest, () =>
         startWithinBudget({ digest: frozen.digest, root: frozen.root, ...model }, frozen.contract.title),

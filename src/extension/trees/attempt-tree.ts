@@ -4,7 +4,16 @@ import { commands } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { candidateNode } from './candidate-tree.ts';
 import { contextWords, node, spinning, type Icon, type TreeNode, type TreeWords } from './tree-node.ts';
-import { outcomeWords, phaseWords, stepWords, triggerWords } from './words.ts';
+import {
+  factWords,
+  outcomeWords,
+  phaseWords,
+  settlementReasonWords,
+  stepReasonWords,
+  stepWords,
+  triggerWords,
+  unknownOf,
+} from './words.ts';
 
 /** At most this many rows of activity are shown; the rest is in the evidence. */
 const activityShown = 200;
@@ -87,20 +96,25 @@ function settlementNode(attempt: AttemptView, { t, time }: TreeWords): TreeNode 
   const done = settlement.settledAt !== null;
   const rows = settlement.steps.map((step, index) => {
     const facts = Object.entries(step.facts).map(
-      ([name, value]) => `${visible(name, 40)}: ${visible(String(value), 120)}`,
+      ([name, value]) => `${visible(factWords(name, t), 40)}: ${visible(String(value).replaceAll('_', ' '), 120)}`,
     );
+    const why = stepReasonWords(step, t);
     return node({
       id: `${attempt.id}/settlement/${index}`,
       label: stepWords(step.step, t),
-      description: step.observed ? t('observed {0}', time(step.at)) : t('could not be observed'),
+      description: step.observed
+        ? t('observed {0}', time(step.at))
+        : why === undefined
+          ? t('could not be observed')
+          : t('could not be observed: {0}', visible(why, 120)),
       tooltip: facts.join('\n'),
       icon: step.observed ? { id: 'check', tone: 'good' } : { id: 'question', tone: 'warning' },
     });
   });
-  const unknown = settlement.unknown.map((code) =>
+  const unknown = unknownOf(settlement, t).map((what) =>
     node({
-      id: `${attempt.id}/settlement/unknown/${code}`,
-      label: t('Unknown: {0}', visible(code.replaceAll('_', ' '), 80)),
+      id: `${attempt.id}/settlement/unknown/${what}`,
+      label: t('Not known: {0}', visible(what, 120)),
       icon: { id: 'question', tone: 'warning' },
     }),
   );
@@ -249,6 +263,10 @@ function liveNode(live: LiveInference, { t, number }: TreeWords): TreeNode {
   });
 }
 
+function capitalised(text: string): string {
+  return text.slice(0, 1).toLocaleUpperCase() + text.slice(1);
+}
+
 function attemptIcon(attempt: AttemptView): Icon {
   if (attempt.phase === 'cancellation_pending') return { id: 'warning', tone: 'warning' };
   if (attempt.phase !== 'settled') return spinning;
@@ -303,7 +321,7 @@ export function attemptNode(session: SessionView, attempt: AttemptView, last: bo
     rows.push(
       node({
         id: `${attempt.id}/outcome`,
-        label: visible(outcome.reason.replaceAll('_', ' '), 120),
+        label: capitalised(visible(settlementReasonWords(outcome.reason, t), 120)),
         description: visible(outcome.detail, 160),
         tooltip: `${t('While {0}', phaseWords(outcome.phase, t))}\n${visibleLines(outcome.detail)}`,
         icon: { id: 'info', tone: 'plain' },
@@ -315,7 +333,7 @@ export function attemptNode(session: SessionView, attempt: AttemptView, last: bo
       node({
         id: `${attempt.id}/collection`,
         label: attempt.collection.state === 'partial' ? t('Bytes partly collected') : t('No bytes collected'),
-        description: visible(attempt.collection.reason ?? '', 160),
+        description: visible(settlementReasonWords(attempt.collection.reason ?? '', t), 160),
         icon: { id: 'warning', tone: 'warning' },
       }),
     );

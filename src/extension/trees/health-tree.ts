@@ -1,13 +1,13 @@
 import { unreachable } from '../../protocol/primitives.ts';
 import type { Health } from '../../protocol/views.ts';
-import { settings } from '../ids.ts';
+import { commands, settings, type CommandId } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
 import { contextWords, node, stale, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
 import { shortDigest } from './words.ts';
 
-function look(health: Health, t: Localize): { readonly icon: Icon; readonly words: string } {
-  switch (health.state) {
+function look(state: Health['state'], t: Localize): { readonly icon: Icon; readonly words: string } {
+  switch (state) {
     case 'ok':
       return { icon: { id: 'pass', tone: 'good' }, words: '' };
     case 'degraded':
@@ -17,12 +17,50 @@ function look(health: Health, t: Localize): { readonly icon: Icon; readonly word
     case 'unknown':
       return { icon: { id: 'question', tone: 'plain' }, words: t('not known') };
     default:
-      return unreachable(health.state, 'health');
+      return unreachable(state, 'health');
+  }
+}
+
+interface HealthWords {
+  /** What is wrong, in as few words as a row has room for. */
+  readonly says: string;
+  /** What to do; null where nothing is to be done here. */
+  readonly next: { readonly label: string; readonly command: CommandId | null } | null;
+}
+
+type Part = 'engine' | 'image' | 'inference' | 'storage';
+
+/** Short words of what is known by its code; else the Kernel's own. Its full words are in the tooltips. */
+function healthWords(part: Part, health: Health, t: Localize): HealthWords {
+  const step = (label: string, command: CommandId | null = null): HealthWords['next'] => ({ label, command });
+  switch (`${part} ${health.code ?? ''}`) {
+    case 'engine engine_not_reachable':
+      return { says: t('does not answer'), next: step(t('Start Docker or Podman'), commands.doctor) };
+    case 'engine engine_stalled':
+      return { says: t('does not answer in time'), next: step(t('Restart the container engine'), commands.doctor) };
+    case 'engine engine_permission':
+      return { says: t('does not let your user in'), next: step(health.next) };
+    case 'image EngineUnavailable':
+      // Nobody could look for it; the row of the engine says what to do.
+      return { says: t('the container engine does not answer'), next: null };
+    case 'image ImageUnavailable':
+      return { says: t('not there yet'), next: step(t('Prepare the sandbox image'), commands.prepareImage) };
+    case 'inference engine_not_reachable':
+    case 'inference engine_timeout':
+      return { says: t('does not answer'), next: step(t('Start Ollama'), commands.doctor) };
+    case 'storage disk_low':
+      return { says: t('only {0}', health.detail), next: step(t('Free space on its disk')) };
+    case 'storage disk_full':
+      return { says: t('no space left'), next: step(t('Free space on its disk')) };
+    case 'storage not_writable':
+      return { says: t('cannot be written'), next: step(t('Make the state folder writable')) };
+    default:
+      return { says: health.detail, next: health.next === '' ? null : step(health.next) };
   }
 }
 
 function healthNode(
-  id: string,
+  id: Part,
   label: string,
   health: Health,
   extra: readonly string[],
@@ -30,30 +68,38 @@ function healthNode(
   /** The setting that names what this row is about, where there is one. */
   setting?: string,
 ): TreeNode {
-  const { icon, words } = look(health, t);
+  // What only the engine could tell is not known while it does not answer.
+  const asked = health.code === 'EngineUnavailable' ? 'unknown' : health.state;
+  const { icon, words } = look(asked, t);
+  const { says, next: step } = healthWords(id, health, t);
   const next =
-    health.next === ''
+    step === null
       ? []
       : [
           node({
             id: `health/${id}/next`,
-            label: visible(health.next, 400),
+            label: visible(step.label, 400),
             tooltip: visibleLines(health.next),
             icon: { id: 'arrow-right', tone: 'plain' },
+            command: step.command,
           }),
         ];
-  const facts = [...extra, health.state === 'ok' ? '' : visible(health.detail, 160)];
+  // What is wrong comes first: a narrow view cuts the rest. The icon says how bad it is.
+  const facts = (health.state === 'ok' || says === '' ? [words, ...extra] : [says, ...extra])
+    .filter((fact) => fact !== '')
+    .map((fact) => visible(fact, 160));
+  const state = words === '' ? t('ok') : words;
   return node({
-    id: `health/${id}`,
+    // Another row once there is something to do: VS Code keeps a row without children closed when they come.
+    id: next.length === 0 ? `health/${id}` : `health/${id}/wrong`,
     label,
-    description: [words, ...facts].filter((part) => part !== '').join(' · '),
-    // Where all is well the icon alone says it.
-    spoken: [label, words === '' ? t('ok') : words, ...facts].filter((part) => part !== '').join(', '),
+    description: facts.join(' · '),
+    spoken: [label, state, ...facts.filter((fact) => fact !== state)].join(', '),
     tooltip: [visibleLines(health.detail), t('Observed {0}', time(health.observedAt))].join('\n'),
     icon,
     context: contextWords(
       'health',
-      id === 'image' && health.state !== 'ok' && 'prepare',
+      id === 'image' && health.state !== 'ok' && asked !== 'unknown' && 'prepare',
       setting !== undefined && health.state !== 'ok' && 'setting',
     ),
     target: setting === undefined ? { kind: 'none' } : { kind: 'setting', name: setting },
@@ -138,7 +184,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
   ];
   rows.push(
     node({
-      id: 'health/queue',
+      id: work.length === 0 ? 'health/queue' : 'health/queue/busy',
       label: t('Sandbox'),
       description:
         work.length === 0
@@ -188,5 +234,5 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       }),
     );
   }
-  return isCurrent(state) ? rows : stale(rows, t);
+  return isCurrent(state) && !state.unrefreshed.has('status') ? rows : stale(rows, t);
 }

@@ -126,5 +126,5 @@ export function modelsTree(state: WindowState, words: TreeWords): readonly TreeN
       }),
     );
   }
-  return isCurrent(state) ? rows : stale(rows, t);
+  return isCurrent(state) && !state.unrefreshed.has('models') ? rows : stale(rows, t);
 }

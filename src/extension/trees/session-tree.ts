@@ -2,11 +2,19 @@ import { unreachable, type SessionId } from '../../protocol/primitives.ts';
 import type { SessionSummary, SessionView } from '../../protocol/views.ts';
 import { commands } from '../ids.ts';
 import { visible } from '../visible-text.ts';
-import { isCurrent, type Operation, type WindowState, type WorkspaceListing } from '../window-state.ts';
+import { faultWords, inOneLine, type Fault } from '../fault-words.ts';
+import {
+  isCurrent,
+  isSessionCurrent,
+  type Operation,
+  type WindowState,
+  type WorkspaceListing,
+} from '../window-state.ts';
 import { attemptNode } from './attempt-tree.ts';
 import {
   contextWords,
   node,
+  notCurrent,
   spinning,
   stale,
   type Icon,
@@ -16,13 +24,16 @@ import {
 } from './tree-node.ts';
 import { bindingWords, outcomeWords, phaseWords, scriptName, shortDigest } from './words.ts';
 
+/** Not `folder`, nor `file` below it: of a greyed row VS Code draws those as the file icon theme does, or not at all. */
+const workspaceIcon = 'root-folder';
+
 function workspaceNode(session: SessionView, listing: WorkspaceListing | undefined, { t, time }: TreeWords): TreeNode {
   const id = `${session.id}/workspace`;
   if (listing === undefined) {
     return node({
       id,
       label: t('Workspace'),
-      icon: { id: 'folder', tone: 'plain' },
+      icon: { id: workspaceIcon, tone: 'plain' },
       collapsible: 'collapsed',
       children: 'load',
       target: { kind: 'session', session: session.id },
@@ -40,7 +51,7 @@ function workspaceNode(session: SessionView, listing: WorkspaceListing | undefin
           ? t('as collected')
           : t('snapshot'),
     tooltip: t('The files of the sandbox, which are not part of your folder.'),
-    icon: { id: source.kind === 'live' ? 'vm-active' : 'folder', tone: 'plain' },
+    icon: { id: source.kind === 'live' ? 'vm-active' : workspaceIcon, tone: 'plain' },
     live: source.kind === 'live',
     target: { kind: 'session', session: session.id },
     collapsible: 'collapsed',
@@ -53,7 +64,7 @@ function workspaceNode(session: SessionView, listing: WorkspaceListing | undefin
           .join(' · '),
         tooltip: `${visible(file.path)}\n${shortDigest(file.sha256)}`,
         icon: {
-          id: file.access === 'writable' ? 'edit' : file.access === 'protected' ? 'lock' : 'file',
+          id: file.access === 'writable' ? 'edit' : file.access === 'protected' ? 'lock' : 'symbol-file',
           tone: file.changed ? 'warning' : 'plain',
         },
         context: contextWords('workspace-file'),
@@ -62,6 +73,12 @@ function workspaceNode(session: SessionView, listing: WorkspaceListing | undefin
       }),
     ),
   });
+}
+
+function workspaceRows(session: SessionView, state: WindowState, words: TreeWords): readonly TreeNode[] {
+  const row = workspaceNode(session, state.workspaces.get(session.id)?.value, words);
+  const refused = state.unrefreshed.get(`workspace:${session.id}`);
+  return refused === undefined ? [row] : notCurrent(row, refusedWords(refused, words), words.t);
 }
 
 function accessWords(access: 'writable' | 'readable' | 'hidden' | 'protected', t: Localize): string {
@@ -261,7 +278,7 @@ function sessionNode(
             ...view.attempts.map((attempt, index) =>
               attemptNode(view, attempt, index === view.attempts.length - 1, words),
             ),
-            workspaceNode(view, state.workspaces.get(view.id)?.value, words),
+            ...workspaceRows(view, state, words),
             controlNode(view, mine, words),
             bindingNode(view, words),
             node({
@@ -325,6 +342,30 @@ export function belongsTo(root: string, folders: readonly string[]): boolean {
   return folders.some((folder) => inside(root, folder) || inside(folder, root));
 }
 
+/** A session's row, greyed with the reason where what it says is an earlier answer. */
+function asCurrent(
+  row: TreeNode,
+  session: SessionView | SessionSummary,
+  state: WindowState,
+  words: TreeWords,
+): readonly TreeNode[] {
+  const { t } = words;
+  if (!isSessionCurrent(state, session)) {
+    const refused = state.unrefreshed.get(session.id);
+    const why =
+      refused === undefined
+        ? t('Nothing can be recorded now. This is the last that was.')
+        : refusedWords(refused, words);
+    return notCurrent(row, why, t);
+  }
+  // A row of the list alone is as old as the list.
+  return !state.sessions.has(session.id) && state.unrefreshed.has('list') ? stale([row], t) : [row];
+}
+
+function refusedWords(refused: Fault, { t, home }: TreeWords): string {
+  return visible(inOneLine(faultWords(refused, home, t)), 300);
+}
+
 /** The rows of the Sessions view. Sessions of other folders are kept apart, at the end. */
 export function sessionTree(state: WindowState, folders: readonly string[], words: TreeWords): readonly TreeNode[] {
   const { t } = words;
@@ -338,7 +379,8 @@ export function sessionTree(state: WindowState, folders: readonly string[], word
   for (const { summary, view } of sorted) {
     const ours = belongsTo(summary.root, folders);
     const newest = ours && here.length === 0;
-    (ours ? here : elsewhere).push(sessionNode(summary, view, state, newest, words));
+    const row = sessionNode(summary, view, state, newest, words);
+    (ours ? here : elsewhere).push(...(isCurrent(state) ? asCurrent(row, view ?? summary, state, words) : [row]));
   }
   const rows = [...state.operations.map((operation) => operationNode(operation, words)), ...here];
   if (elsewhere.length > 0) {

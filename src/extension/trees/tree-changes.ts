@@ -8,6 +8,11 @@ function face(row: TreeNode): string {
   return JSON.stringify({ ...row, children: row.children === 'load' ? 'load' : null });
 }
 
+/** Whether VS Code draws these rows without room for a twistie: it does so where none of them has one. */
+function withoutTwisties(rows: readonly TreeNode[]): boolean {
+  return rows.every(({ collapsible }) => collapsible === 'no');
+}
+
 function sameIds(before: readonly TreeNode[], after: readonly TreeNode[]): boolean {
   return before.length === after.length && before.every((row, index) => row.id === after[index]?.id);
 }
@@ -19,7 +24,8 @@ function compare(before: readonly TreeNode[], after: readonly TreeNode[], change
     const oldChildren = old.children === 'load' ? [] : old.children;
     const children = row.children === 'load' ? [] : row.children;
     // Drawing a row anew draws what is below it too: no need to look further down.
-    if (face(old) !== face(row) || !sameIds(oldChildren, children)) changed.push(row.id);
+    const moved = withoutTwisties(oldChildren) !== withoutTwisties(children);
+    if (face(old) !== face(row) || !sameIds(oldChildren, children) || moved) changed.push(row.id);
     else compare(oldChildren, children, changed);
   }
 }
@@ -32,6 +38,8 @@ export function treeChanges(before: readonly TreeNode[], after: readonly TreeNod
   if (!sameIds(before, after)) return { kind: 'all' };
   // What is shown turns from present into past or back: every row changes its face.
   if (before[0]?.current !== after[0]?.current) return { kind: 'all' };
+  // Where the first one gets a twistie or the last one loses it, all of them move.
+  if (withoutTwisties(before) !== withoutTwisties(after)) return { kind: 'all' };
   const ids: string[] = [];
   compare(before, after, ids);
   return { kind: 'rows', ids };

@@ -16,6 +16,8 @@ export interface TreeWords {
   /** A time of day, or with its date when it was another day. */
   readonly time: (at: number) => string;
   readonly number: (value: number) => string;
+  /** The state folder, for messages that name it. */
+  readonly home: string;
 }
 
 /** What a row is about; commands from menus get it. */
@@ -98,6 +100,25 @@ export function node(fields: Pick<TreeNode, 'id' | 'label'> & Partial<TreeNode>)
 export function contextWords(...words: readonly (string | false)[]): string {
   const kept = words.filter((word) => word !== false);
   return kept.length === 0 ? '' : `;${kept.join(';')};`;
+}
+
+/** One row as it was, with why it is not so now as the first thing below it. */
+export function notCurrent(row: TreeNode, why: string, t: Localize): readonly TreeNode[] {
+  return stale([row], t).map((old) => ({
+    ...old,
+    spoken: t('not current: {0}', old.spoken ?? [old.label, old.description].filter((part) => part !== '').join(', ')),
+    children: [
+      node({
+        id: `${row.id}/not-current`,
+        label: t('Not current'),
+        description: why,
+        tooltip: why,
+        icon: { id: 'warning', tone: 'warning' },
+      }),
+      ...(old.children === 'load' ? [] : old.children),
+    ],
+    collapsible: 'expanded' as const,
+  }));
 }
 
 /** The same rows as last heard: greyed, nothing moves, and what went on is said to have been so, not to be so. */

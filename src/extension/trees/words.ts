@@ -7,6 +7,7 @@ import type {
   IntegrationView,
   SettlementStep,
   SettlementTrigger,
+  SettlementView,
 } from '../../protocol/views.ts';
 import type { CheckResult, CommandEnd } from '../../protocol/contract.ts';
 import type { Localize } from './tree-node.ts';
@@ -113,6 +114,93 @@ export function stepWords(step: SettlementStep['step'], t: Localize): string {
       return t('Inference engine idle');
     default:
       return unreachable(step, 'settlement step');
+  }
+}
+
+/** Why a step of the settlement could not be observed; undefined where the record does not say. */
+export function stepReasonWords(step: SettlementStep, t: Localize): string | undefined {
+  const { reason, container } = step.facts;
+  const code =
+    typeof reason === 'string' ? reason : typeof container === 'string' ? `container_${container}` : undefined;
+  return code === undefined ? undefined : settlementReasonWords(code, t);
+}
+
+/** The Kernel's codes for what kept it from seeing or reading something in a sandbox; others as they are. */
+export function settlementReasonWords(code: string, t: Localize): string {
+  switch (code) {
+    case 'supervisor_silent':
+      return t('the sandbox did not answer');
+    case 'container_absent':
+      return t('the container was gone');
+    case 'container_created':
+      return t('the container had not been started');
+    case 'container_stopped':
+      return t('the container had stopped');
+    case 'container_paused':
+      return t('the container was paused');
+    case 'container_running':
+      return t('the container still ran, and nothing in it answered');
+    case 'container_unclear':
+      return t('the state of the container was not clear');
+    case 'container_no_answer':
+      return t('the container engine did not answer');
+    case 'storage_full':
+      return t('no space was left to keep them');
+    default:
+      return code.replaceAll('_', ' ');
+  }
+}
+
+/** What a settlement leaves unknown beside the steps that were not observed, in words. */
+export function unknownOf(settlement: Pick<SettlementView, 'steps' | 'unknown'>, t: Localize): readonly string[] {
+  const steps = new Set<string>(settlement.steps.filter(({ observed }) => !observed).map(({ step }) => step));
+  return settlement.unknown.filter((code) => !steps.has(code)).map((code) => unknownWords(code, t));
+}
+
+function unknownWords(code: string, t: Localize): string {
+  switch (code) {
+    case 'bytes':
+      return t('what it had written');
+    case 'generation':
+      return t('how its last request ended');
+    case 'stop':
+      return t('when the container stopped');
+    case 'release':
+      return t('whether the container is gone');
+    default:
+      return code.replaceAll('_', ' ');
+  }
+}
+
+/** A fact of a settlement step, by its name in the record. */
+export function factWords(name: string, t: Localize): string {
+  switch (name) {
+    case 'trigger':
+      return t('because');
+    case 'killed':
+      return t('processes ended');
+    case 'ms':
+      return t('milliseconds');
+    case 'exitCode':
+      return t('exit code');
+    case 'oomKilled':
+      return t('out of memory');
+    case 'finishedAt':
+      return t('ended at');
+    case 'reason':
+      return t('reason');
+    case 'container':
+      return t('container');
+    case 'absent':
+      return t('gone');
+    case 'files':
+      return t('files');
+    case 'state':
+      return t('how much');
+    case 'via':
+      return t('read by');
+    default:
+      return name;
   }
 }
 

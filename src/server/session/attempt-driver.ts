@@ -19,7 +19,10 @@ export const patientTries = 8;
 /** A Kernel that ends waits for so many looks: 7 s. */
 const stuckTries = 3;
 
-export interface AttemptDriverDeps extends AttemptRecordDeps, AttemptSandboxDeps, AttemptWorkDeps, SettlementDeps {}
+export interface AttemptDriverDeps extends AttemptRecordDeps, AttemptSandboxDeps, AttemptWorkDeps, SettlementDeps {
+  /** Told each time that something could not be recorded: clients hear of it by no event of the log. */
+  readonly unrecorded: () => void;
+}
 
 /** The end of the work as it could not be recorded yet. */
 type Owed = Extract<OwnCommand, { readonly kind: 'end' | 'settle' }>;
@@ -148,6 +151,7 @@ export class AttemptDriver {
   /** The record could not be written (disk full, allowance). The stop is attempted all the same, then recording again. */
   async #recordingFailed(error: unknown): Promise<void> {
     this.#complain('an attempt could not be recorded', error);
+    this.#deps.unrecorded();
     this.#work.abort();
     const state = this.#record.state;
     const storage = EscrowError.is(error, 'StorageFull') || EscrowError.is(error, 'StorageUnwritable');

@@ -49,7 +49,12 @@ export function outcomeOf(attempt: AttemptIn<SettlingPhase>, changed: boolean): 
     if (stop?.facts['oomKilled'] === true) return outcome('resource', 'oom_killed', collection?.reason ?? '');
     // The channel's end alone is no fault of the engine: the container and its memory went.
     if (end?.kind !== 'infrastructure' || end.code.startsWith('channel_')) {
-      return outcome('lost', collection?.reason ?? 'nothing_collected');
+      // What had ended the work, as far as it is known: a full disk, mostly.
+      return outcome(
+        'lost',
+        collection?.reason ?? 'nothing_collected',
+        end !== null && 'detail' in end ? end.detail : '',
+      );
     }
   }
   if (forcedKind !== undefined) return outcome(forcedKind, trigger);

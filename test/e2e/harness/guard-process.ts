@@ -1,6 +1,8 @@
 // The other end of guard.ts: when the pipe from the test run ends, whatever is still named goes. A process of its own,
 // in a session of its own: it is there after the run was killed.
+import { execFile } from 'node:child_process';
 import { rm } from 'node:fs/promises';
+import { promisify } from 'node:util';
 import { createInterface } from 'node:readline';
 import { endKernel } from '../../fixtures/kernel.ts';
 import { processState } from '../../../src/protocol/process-identity.ts';
@@ -36,6 +38,10 @@ async function end(entry: Guarded): Promise<void> {
     case 'home':
       // A Kernel that is told to end settles what runs first: no container stays.
       return endKernel(entry.folder);
+    case 'mount':
+      // Lazily: it goes when the last of its users has gone.
+      await promisify(execFile)('umount', ['-l', entry.folder]);
+      return rm(entry.folder, { recursive: true, force: true });
     case 'folder':
       return rm(entry.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
     default:
@@ -50,7 +56,7 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 
 // In this order: a window would start its Kernel again, and a Kernel needs its folder.
-for (const kind of ['process', 'home', 'folder'] as const) {
+for (const kind of ['process', 'home', 'mount', 'folder'] as const) {
   const entries = [...guarded.values()].filter((entry) => entry.kind === kind);
   await Promise.allSettled(entries.map(end));
 }

@@ -3,10 +3,11 @@ import type { Writable } from 'node:stream';
 import path from 'node:path';
 import { processStart } from '../../../src/protocol/process-identity.ts';
 
-/** Something that must not outlive the test run: a process with its children, the Kernel of a home, a folder. */
+/** Something that must not outlive the test run: a process with its children, the Kernel of a home, a mount, a folder. */
 export type Guarded =
   | { readonly kind: 'process'; readonly pid: number; readonly start: string | null }
   | { readonly kind: 'home'; readonly folder: string }
+  | { readonly kind: 'mount'; readonly folder: string }
   | { readonly kind: 'folder'; readonly folder: string };
 
 export type GuardMessage =
@@ -49,6 +50,11 @@ export async function guardProcess(pid: number): Promise<() => void> {
 /** Guards whichever Kernel has the home. */
 export function guardHome(folder: string): () => void {
   return guard({ kind: 'home', folder });
+}
+
+/** Guards a mounted file system, and the folder that it is mounted on. */
+export function guardMount(folder: string): () => void {
+  return guard({ kind: 'mount', folder });
 }
 
 export function guardFolder(folder: string): () => void {

@@ -8,7 +8,8 @@ import { exampleRepo } from '../../fixtures/example-repo.ts';
 import { prepareContract, turns } from '../../fixtures/journey.ts';
 import { endKernel, makeHome, testHello } from '../../fixtures/kernel.ts';
 import { root } from '../../../scripts/lib/root.ts';
-import { guardFolder, guardHome } from './guard.ts';
+import type { SmallDisk } from '../../fixtures/small-disk.ts';
+import { guardFolder, guardHome, guardMount } from './guard.ts';
 import { phase } from './phases.ts';
 import type { WorkbenchWindow } from './window.ts';
 import { Workbench, type OpenOptions, type WindowOptions, type WorkbenchOptions } from './workbench.ts';
@@ -32,6 +33,8 @@ export interface Journey {
 }
 
 export interface JourneyOptions extends WorkbenchOptions, Omit<WindowOptions, 'environment'> {
+  /** A disk of its own for the state folder; ended with the journey. */
+  readonly disk?: SmallDisk;
   /** Seconds a window may be away. */
   readonly graceS?: number;
   /** `settings.json` of the Kernel's state folder. */
@@ -62,8 +65,17 @@ async function sharedWorkbench(options: WorkbenchOptions): Promise<Workbench> {
 
 /** A workbench, a repository and an empty state folder; no Kernel is started yet. Everything goes after the test. */
 export async function startJourney(options: JourneyOptions = {}): Promise<Journey> {
-  const [home, gates, example] = await Promise.all([makeHome(), makeHome(), exampleRepo('utc-timestamp')]);
-  const free = [guardHome(home), ...[home, gates, example.root].map(guardFolder)];
+  const [home, gates, example] = await Promise.all([
+    options.disk?.folder ?? makeHome(),
+    makeHome(),
+    exampleRepo('utc-timestamp'),
+  ]);
+  const folders = [gates, example.root, ...(options.disk === undefined ? [home] : [])];
+  const free = [
+    guardHome(home),
+    ...folders.map(guardFolder),
+    ...(options.disk === undefined ? [] : [guardMount(home)]),
+  ];
   const connections: KernelConnection[] = [];
   const connect = async (autostart: boolean): Promise<KernelConnection> => {
     const kernel = await findOrStartKernel({
@@ -96,7 +108,8 @@ export async function startJourney(options: JourneyOptions = {}): Promise<Journe
     for (const connection of connections) connection.dispose();
     await phase('close windows', () => workbench.closeWindows());
     await phase('end the Kernel', () => endKernel(home));
-    await Promise.all([example.root, home, gates].map((folder) => rm(folder, { recursive: true, force: true })));
+    await Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true })));
+    await options.disk?.dispose();
     for (const release of free) release();
   });
   return {

@@ -172,6 +172,11 @@ export class WorkbenchWindow {
     return this.page.locator('.notification-toast .notification-list-item-message');
   }
 
+  /** A button of a notification on screen. */
+  notificationButton(name: string): Locator {
+    return this.page.locator('.notification-toast').getByRole('button', { name, exact: true }).first();
+  }
+
   /** Shows the window as the system would ask for: `quietSettings` follows it. */
   async theme(kind: 'dark' | 'light' | 'contrast'): Promise<void> {
     await this.page.emulateMedia({

@@ -150,7 +150,9 @@ describe('manners', () => {
     const hidden = new Set(
       contributes.menus['commandPalette']?.filter(({ when }) => when === 'false').map(({ command }) => command),
     );
-    const steps = Object.keys(errorCodes).flatMap((code) => nextStep(code as ErrorCode, (text) => text) ?? []);
+    const steps = Object.keys(errorCodes).flatMap(
+      (code) => nextStep({ code: code as ErrorCode, details: {} }, (text) => text) ?? [],
+    );
     expect(steps.length).toBeGreaterThan(0);
     for (const { command } of steps.filter(({ command: id }) => !id.startsWith('workbench.'))) {
       expect(known).toContain(command);

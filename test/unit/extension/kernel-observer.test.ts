@@ -10,7 +10,7 @@ import { kernelStatus, sessionView } from '../../fixtures/window-state.ts';
 /** A window's observer on a Kernel that is no more than a record: the sessions that it has, and its head. */
 function observe() {
   const store = new StateStore();
-  const kernel = { sessions: [] as SessionView[], head: 0 };
+  const kernel = { sessions: [] as SessionView[], head: 0, refuses: undefined as string | undefined };
   const asked: string[] = [];
   const errors: string[] = [];
   const find = (session: string | undefined): SessionView => {
@@ -36,6 +36,7 @@ function observe() {
     request: async (method: string, params: object) => {
       asked.push(method);
       await Promise.resolve();
+      if (method === kernel.refuses) throw new EscrowError('Internal', 'no such column', '');
       const answer = answers[method];
       if (answer === undefined) throw new Error(`not expected: ${method}`);
       return answer(params);
@@ -102,4 +103,29 @@ test('the listing of a workspace is asked for again after a new connection', asy
   asked.length = 0;
   await connect();
   expect(asked).toContain('workspace/list');
+});
+
+test('what was refused is remembered with why, asked for again, and forgotten once it was answered', async () => {
+  const { store, kernel, errors, observer, connect } = observe();
+  kernel.sessions = [sessionView()];
+  await connect();
+  kernel.refuses = 'session/get';
+  await observer.refresh(ids.session);
+  expect([...store.state.unrefreshed]).toEqual([[ids.session, expect.objectContaining({ code: 'Internal' })]]);
+  expect(errors).toHaveLength(1);
+  kernel.refuses = undefined;
+  observer.retry();
+  await observer.refresh(ids.session);
+  expect(store.state.unrefreshed.size).toBe(0);
+});
+
+test('a connection that ended refuses nothing: what it leaves open is not marked on its own', async () => {
+  const { store, observer, kernel, connect } = observe();
+  await connect();
+  kernel.refuses = 'kernel/status';
+  await observer.refresh('status');
+  expect(store.state.unrefreshed.has('status')).toBe(true);
+  kernel.refuses = undefined;
+  await connect();
+  expect(store.state.unrefreshed.size).toBe(0);
 });

@@ -6,6 +6,7 @@ import { healthTree } from '../../../src/extension/trees/health-tree.ts';
 import { belongsTo, sessionTree } from '../../../src/extension/trees/session-tree.ts';
 import { modelsTree } from '../../../src/extension/trees/models-tree.ts';
 import { treeChanges } from '../../../src/extension/trees/tree-changes.ts';
+import { node } from '../../../src/extension/trees/tree-node.ts';
 import { viewMessage } from '../../../src/extension/view-message.ts';
 import type { WindowState } from '../../../src/extension/window-state.ts';
 import { ids } from '../../fixtures/session.ts';
@@ -23,7 +24,18 @@ import {
 
 const rows = (state: WindowState) => sessionTree(state, ['/repo'], words);
 const connected = { kind: 'connected', updatePending: false, catchingUp: false, answering: true } as const;
-const lost = { kind: 'lost', reason: 'gone', next: '', retrying: true } as const;
+const fault = { code: 'NoKernel', message: '', next: '', details: { link: 'ended' } } as const;
+const lost = { kind: 'lost', fault, retrying: true } as const;
+const refused = { code: 'Internal', message: 'TypeError: x', next: '', details: {} } as const;
+const full = {
+  state: 'unavailable',
+  code: 'disk_full',
+  detail: 'no space left',
+  next: 'Free space.',
+  observedAt: 60,
+  artefactBytes: 0,
+  events: 9,
+} as const;
 
 describe('the Sessions view', () => {
   test('a candidate that passed can be accepted, and the row says who spoke', () => {
@@ -78,6 +90,76 @@ describe('the Sessions view', () => {
       expect(rowOf(rows(state), 'Attempt 1').description).toMatch(/^last seen: running/);
       expect(rowOf(rows(state), 'UTC').description).toMatch(/^last seen: /);
     }
+  });
+
+  test('one whose refresh was refused is not current, says why, and nothing can be started from it', () => {
+    const unrefreshed = new Map([[ids.session, refused]] as const);
+    const state = windowState(sessionView(), { unrefreshed, controls: new Set([ids.session]) });
+    const tree = rows(state);
+    expect(rowOf(tree, 'UTC')).toMatchObject({ current: false, context: '' });
+    expect(rowOf(tree, 'UTC').spoken).toMatch(/^not current: UTC/);
+    expect(rowOf(tree, 'Not current').description).toBe(
+      'Something happened that Escrow did not expect. The log says what.',
+    );
+    expect(possibleActions(state)).not.toContain(true);
+    expect(statusLine(state, words).text).toContain('not current');
+    // Another session is not touched by it.
+    expect(rowOf(rows(windowState(sessionView(), { unrefreshed: new Map([['list', refused]]) })), 'UTC').current).toBe(
+      true,
+    );
+  });
+
+  test('a workspace whose listing was refused is not current, its session is', () => {
+    const unrefreshed = new Map([[`workspace:${ids.session}`, refused]] as const);
+    const tree = rows(windowState(sessionView(), { unrefreshed }));
+    expect(rowOf(tree, 'Workspace').current).toBe(false);
+    expect(rowOf(tree, 'UTC').current).toBe(true);
+  });
+
+  test('where nothing can be recorded, work is not shown as running; what had ended before is as it was', () => {
+    const status = { value: kernelStatus({ storage: full }), at: 60 };
+    const running = sessionView({
+      state: 'running',
+      candidates: [],
+      attempts: [attemptView({ phase: 'running', outcome: null, settlement: null })],
+    });
+    const state = windowState(running, { status });
+    expect(rowOf(rows(state), 'Attempt 1').description).toMatch(/^last seen: running/);
+    expect(rowOf(rows(state), 'Not current').description).toContain('Nothing can be recorded now');
+    expect(viewMessage(state, words, 'sessions')).toContain('no space is left on the disk that holds /state');
+    expect(statusLine(state, words).text).not.toContain('spin');
+    expect(rowOf(rows(windowState(sessionView(), { status })), 'UTC').current).toBe(true);
+  });
+
+  test('a step of the settlement that could not be observed says why, once', () => {
+    const settlement = {
+      trigger: 'kernel_restart',
+      requestedAt: 20,
+      settledAt: 30,
+      steps: [
+        { step: 'quiesce', at: 21, observed: false, facts: { reason: 'supervisor_silent' } },
+        { step: 'collect', at: 22, observed: false, facts: { state: 'none', reason: 'container_absent' } },
+        { step: 'stop', at: 23, observed: true, facts: { absent: true } },
+      ],
+      confirmed: true,
+      unknown: ['quiesce', 'collect', 'bytes'],
+      supervised: null,
+    } as const;
+    const tree = rows(
+      windowState(
+        sessionView({
+          attempts: [
+            attemptView({
+              settlement: { ...settlement, steps: [...settlement.steps], unknown: [...settlement.unknown] },
+            }),
+          ],
+        }),
+      ),
+    );
+    expect(rowOf(tree, 'No process left').description).toBe('could not be observed: the sandbox did not answer');
+    expect(rowOf(tree, 'Bytes collected').description).toBe('could not be observed: the container was gone');
+    const unknown = everyRow(tree).flatMap(({ label }) => (label.startsWith('Not known') ? [label] : []));
+    expect(unknown).toEqual(['Not known: what it had written']);
   });
 
   test('only the controller is offered to cancel', () => {
@@ -228,6 +310,16 @@ describe('what is drawn anew', () => {
     expect(changes.kind === 'rows' && changes.ids).toContain(ids.session);
   });
 
+  test('all roots when the first of them gets room for a twistie', () => {
+    const leaf = (id: string) => node({ id, label: id });
+    const opened = node({ id: 'a', label: 'a', children: [leaf('a/next')] });
+    expect(treeChanges([leaf('a'), leaf('b')], [opened, leaf('b')])).toEqual({ kind: 'all' });
+    expect(treeChanges([opened, leaf('b')], [opened, node({ id: 'b', label: 'b', description: 'new' })])).toEqual({
+      kind: 'rows',
+      ids: ['b'],
+    });
+  });
+
   test('everything when a root came, or when what is shown became the past', () => {
     expect(treeChanges([], rows(base))).toEqual({ kind: 'all' });
     expect(treeChanges(rows(base), rows({ ...base, connection: lost }))).toEqual({ kind: 'all' });
@@ -247,7 +339,54 @@ describe('the Health view', () => {
     } as const;
     const tree = healthTree(windowState(sessionView(), { status: { value: kernelStatus({ engine }), at: 60 } }), words);
     expect(rowOf(tree, 'Container engine').icon).toEqual({ id: 'error', tone: 'bad' });
-    expect(rowOf(tree, 'Start Docker.')).toBeDefined();
+    expect(rowOf(tree, 'Container engine').description).toBe('does not answer');
+    expect(rowOf(tree, 'Container engine').spoken).toBe('Container engine, unavailable, does not answer');
+    expect(rowOf(tree, 'Start Docker or Podman')).toMatchObject({
+      tooltip: 'Start Docker.',
+      command: 'escrow.kernel.doctor',
+    });
+  });
+
+  test('an engine for inference that does not answer is not taken for one for containers', () => {
+    const inference = {
+      ...kernelStatus().inference,
+      state: 'unavailable',
+      code: 'engine_not_reachable',
+      detail: 'ECONNREFUSED',
+      next: 'Start Ollama, or name its host.',
+    } as const;
+    const tree = healthTree(
+      windowState(sessionView(), { status: { value: kernelStatus({ inference }), at: 60 } }),
+      words,
+    );
+    expect(rowOf(tree, 'Start Ollama').tooltip).toBe('Start Ollama, or name its host.');
+  });
+
+  test('an image that nobody could look for is not known, and is not offered to be made', () => {
+    const health = { state: 'unavailable', detail: 'version: connect ENOENT', next: 'x', observedAt: 60 } as const;
+    const view = (code: string) =>
+      healthTree(
+        windowState(sessionView(), {
+          status: { value: kernelStatus({ image: { ...health, code, digest: null } }), at: 60 },
+        }),
+        words,
+      );
+    expect(rowOf(view('EngineUnavailable'), 'Sandbox image')).toMatchObject({
+      description: 'the container engine does not answer',
+      children: [],
+      icon: { id: 'question' },
+    });
+    expect(rowOf(view('EngineUnavailable'), 'Sandbox image').context).not.toContain('prepare');
+    expect(rowOf(view('ImageUnavailable'), 'Sandbox image').context).toContain(';prepare;');
+    expect(rowOf(view('ImageUnavailable'), 'Prepare the sandbox image').command).toBe('escrow.image.prepare');
+  });
+
+  test('rows of a status that was refused are not current, and the view says why', () => {
+    const unrefreshed = new Map([['status', refused]] as const);
+    const state = windowState(sessionView(), { status: { value: kernelStatus(), at: 60 }, unrefreshed });
+    expect(healthTree(state, words).every(({ current }) => !current)).toBe(true);
+    expect(viewMessage(state, words, 'health')).toMatch(/^Not current: /);
+    expect(viewMessage(state, words, 'sessions')).toBe('');
   });
 
   test('a lost Kernel is not shown as running', () => {
@@ -284,7 +423,7 @@ describe('the status bar', () => {
     expect(text(windowState(running, { connection: lost }))).toBe('$(debug-disconnect) Escrow: not connected');
     const silent = windowState(running, { connection: { ...connected, answering: false } });
     expect(text(silent)).toBe('$(debug-disconnect) Escrow: no answer');
-    expect(viewMessage(silent, words, 'short')).toMatch(/^The Kernel does not answer; last observed /);
+    expect(viewMessage(silent, words, 'health')).toMatch(/^The Kernel does not answer; last observed /);
   });
 
   test('speaks of the candidate on screen, and says why it cannot be decided about', () => {

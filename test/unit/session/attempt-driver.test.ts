@@ -31,6 +31,7 @@ const file = { path: 'src/a.py' as RelPath, mode: 0o644, bytes: Buffer.from('new
 interface Bench {
   readonly store: Store;
   readonly sessions: Sessions;
+  readonly told: { unrecorded: number };
   readonly id: SessionId;
   readonly driver: AttemptDriver;
   readonly attempt: () => AttemptState;
@@ -51,6 +52,7 @@ function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id
     sessions.execute(session, { kind: 'reserve', holder: 'k' });
   }
   const own = session;
+  const told = { unrecorded: 0 };
   const deps = {
     sessions,
     sandbox: shaky.service,
@@ -73,10 +75,14 @@ function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id
     monotonic: () => 0,
     log: () => undefined,
     at: () => undefined,
+    unrecorded: () => {
+      told.unrecorded += 1;
+    },
   } as unknown as AttemptDriverDeps;
   return {
     store,
     sessions,
+    told,
     id: own,
     driver: new AttemptDriver(deps, own, ids.attempt),
     attempt: () => sessions.get(own).attempts[0]!,
@@ -191,6 +197,7 @@ describe('settlement that cannot be recorded', () => {
     await vi.advanceTimersByTimeAsync(5_000);
     expect(shaky.container()).toBe('stopped');
     expect(bench.attempt().settling).toBeNull();
+    expect(bench.told.unrecorded, 'clients hear of it').toBeGreaterThan(0);
     bench.sessions.execute = execute;
     expect(await toEnd(drive)).toBe(true);
     expect(bench.attempt().settling?.trigger).toBe('window_close');
