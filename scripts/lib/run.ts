@@ -47,15 +47,23 @@ let begun: Promise<void> | undefined;
 export async function runKept(program: string, args: readonly string[], options: SpawnOptions = {}): Promise<number> {
   begun ??= mkdir(path.dirname(keptLog), { recursive: true }).then(() => writeFile(keptLog, ''));
   await begun;
+  const { code, output } = await runGathered(program, args, options);
+  await appendFile(keptLog, `$ ${[program, ...args].join(' ')}\n${output.trimEnd()}\n→ ${code}\n\n`);
+  if (code !== 0) process.stderr.write(`${output.slice(-shownEnd).trimEnd()}\n(the whole of it: ${keptLog})\n`);
+  return code;
+}
+
+/** Runs a program to its end; both of its outputs as one text, in the order in which they came. SIGTERM as for `runShown`. */
+export async function runGathered(
+  program: string,
+  args: readonly string[],
+  options: SpawnOptions = {},
+): Promise<{ readonly code: number; readonly output: string }> {
   const child = spawn(program, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
   const parts: Buffer[] = [];
   child.stdout?.on('data', (chunk: Buffer) => parts.push(chunk));
   child.stderr?.on('data', (chunk: Buffer) => parts.push(chunk));
-  const code = await ended(child);
-  const text = Buffer.concat(parts).toString('utf8');
-  await appendFile(keptLog, `$ ${[program, ...args].join(' ')}\n${text.trimEnd()}\n→ ${code}\n\n`);
-  if (code !== 0) process.stderr.write(`${text.slice(-shownEnd).trimEnd()}\n(the whole of it: ${keptLog})\n`);
-  return code;
+  return { code: await ended(child), output: Buffer.concat(parts).toString('utf8') };
 }
 
 function ended(child: ChildProcess): Promise<number> {
