@@ -1,7 +1,7 @@
 // The channel when its peers die, lie, shout or are somebody else, with the real engine.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { channelBounds, executorProtocol, insidePaths } from '../../src/protocol/executor.ts';
+import { channelBounds, executorProtocol } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
 import {
@@ -10,6 +10,7 @@ import {
   file,
   pathOf,
   python,
+  rootProgram,
   sandboxBench,
   textOf,
   type SandboxBench,
@@ -52,13 +53,7 @@ async function withClient(engineId: string, use: (client: SupervisorClient) => P
   }
 }
 
-/** Runs a Node program as root inside, as only somebody with the engine in hand can. */
-async function asRoot(engineId: string, code: string): Promise<void> {
-  const { output, exitCode } = await bench.engine.exec(engineId, [insidePaths.node, '-e', code]);
-  for await (const part of output) void part;
-  output.destroy();
-  expect(await exitCode()).toBe(0);
-}
+const asRoot = (engineId: string, code: string): Promise<string> => rootProgram(bench.engine, engineId, code);
 
 /** What an earlier Kernel had recorded of its audit: nothing. */
 const nothing = { entries: 0, head: null };

@@ -1,0 +1,97 @@
+// What takes room without being a file of a command: the supervisor's own area, and what the kernel keeps for pipes.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sha256 } from '../../src/protocol/hash.ts';
+import {
+  bytesOf,
+  file,
+  pathOf,
+  python,
+  rootProgram,
+  sandboxBench,
+  textOf,
+  type SandboxBench,
+} from '../fixtures/sandbox.ts';
+
+const mebibyte = 1024 * 1024;
+let bench: SandboxBench;
+beforeAll(async () => {
+  bench = await sandboxBench();
+}, 120_000);
+afterAll(() => bench.dispose());
+
+const path = pathOf('src/a.py');
+const files = { files: [file('src/a.py', 'old\n')], writable: [path] };
+
+describe('the area of the supervisor', () => {
+  const fill = `
+const block = require('crypto').randomBytes(65536).map((byte) => byte | 1);
+const file = fs.openSync('/exchange/fill', 'w');
+let written = 0;
+try { for (;;) written += fs.writeSync(file, block); } catch (error) { console.log(error.code, written); }`;
+
+  it('[8+] takes its size in real bytes and no more; what then can’t be recorded is no claim, and the bytes are kept', async () => {
+    const spec = bench.spec(files);
+    const sandbox = await bench.service.provision(spec, async () => {});
+    await sandbox.write(path, bytesOf('new\n'), sha256('old\n'));
+    const [code, written] = (await rootProgram(bench.engine, sandbox.engineId, fill)).trim().split(' ');
+    expect([code, Number(written) > 15 * mebibyte, Number(written) <= 16 * mebibyte]).toEqual(['ENOSPC', true, true]);
+    // The last page of the log has room for a part of this.
+    await expect(sandbox.deny('x'.repeat(4096), 'longer than a page')).rejects.toMatchObject({ code: 'channel' });
+    // Not even that the work is over can be recorded: the supervisor hands out nothing, the reader without it does.
+    expect(await sandbox.collect()).toMatchObject({ state: 'none', audit: { agree: false } });
+    const collection = await bench.service.collectByExec(spec, sandbox.engineId, sandbox.witness);
+    expect(collection).toMatchObject({
+      state: 'partial',
+      reason: expect.stringContaining('audit-damaged'),
+      audit: { agree: false },
+    });
+    expect(collection.files.map(({ bytes }) => textOf(bytes))).toEqual(['new\n']);
+    sandbox.detach();
+    expect(await bench.service.kill(sandbox.engineId)).toMatchObject({ kind: 'stopped' });
+  });
+});
+
+describe('pipes', () => {
+  /** Thirty processes with as many pipes as they may open, each as large as it may be and full. */
+  const hoard = `import fcntl, os, time
+def hold():
+    held = 0
+    try:
+        while True:
+            r, w = os.pipe()
+            try: fcntl.fcntl(w, 1031, 1 << 20)
+            except OSError: pass
+            os.set_blocking(w, False)
+            try:
+                while True: held += os.write(w, b"x" * 65536)
+            except BlockingIOError: pass
+    except OSError: pass
+    return held
+r, w = os.pipe()
+for _ in range(30):
+    if os.fork() == 0:
+        os.write(w, b"%012d" % hold())
+        time.sleep(60)
+        os._exit(0)
+held = 0
+for _ in range(30): held += int(os.read(r, 12))
+print(held)`;
+
+  it('are counted as the memory of their sandbox, end at their number, and leave the supervisor what it needs', async () => {
+    const sandbox = await bench.provision({
+      ...files,
+      commands: [python('hoard', hoard), python('alive', 'print(1)')],
+    });
+    const before = (await sandbox.run('alive')).peakMemory ?? 0;
+    const { end, output, peakMemory } = await sandbox.run('hoard');
+    const held = Number(textOf(output));
+    expect(end).toEqual({ kind: 'exit', code: 0 });
+    // Control: they held something worth counting.
+    expect(held).toBeGreaterThan(32 * mebibyte);
+    expect((peakMemory ?? 0) - before).toBeGreaterThan(held * 0.9);
+    // They are gone with the processes that held them.
+    expect((await sandbox.run('alive')).peakMemory).toBeLessThan(before + held / 2);
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true });
+    sandbox.detach();
+  });
+});
