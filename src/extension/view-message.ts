@@ -1,10 +1,19 @@
-import { faultWords, inOneLine } from './fault-words.ts';
+import { faultWords, inOneLine, type Fault } from './fault-words.ts';
 import type { TreeWords } from './trees/tree-node.ts';
 import { visible } from './visible-text.ts';
 import { recordBlocked, type WindowState } from './window-state.ts';
 
 /** What each view asks the Kernel for as a whole. */
 const asked = { sessions: 'list', models: 'models', health: 'status' } as const;
+
+/** What has to be mended before a Kernel can be started. */
+const mendedFirst: ReadonlySet<Fault['code']> = new Set([
+  'StorageFull',
+  'StorageUnwritable',
+  'RuntimeTooOld',
+  'InvalidSettings',
+  'UnsafePath',
+]);
 
 /** The line above a view's rows: since when they may be wrong, and (once, in the first view) why. */
 export function viewMessage(state: WindowState, words: TreeWords, view: keyof typeof asked): string {
@@ -18,9 +27,12 @@ export function viewMessage(state: WindowState, words: TreeWords, view: keyof ty
       const since = lastHeardAt === null ? '' : t('Not connected; last observed {0}.', time(lastHeardAt));
       if (view !== 'sessions') return since;
       const why = visible(inOneLine(faultWords(connection.fault, home, t)), 500);
-      return [since, why, connection.retrying ? t('Escrow tries again by itself.') : '']
-        .filter((part) => part !== '')
-        .join(' ');
+      const after = connection.retrying
+        ? t('Escrow tries again by itself.')
+        : mendedFirst.has(connection.fault.code)
+          ? t('Then start the Kernel.')
+          : '';
+      return [since, why, after].filter((part) => part !== '').join(' ');
     }
     case 'connected':
       break;

@@ -36,7 +36,7 @@ test('no engine, a model of a cloud, no image: each says what to do, and a sessi
   await window.openEscrow();
   await window.row('Health', /Container engine.*does not answer/).waitFor();
   await window.row('Health', /^Start Docker or Podman$/).waitFor();
-  await window.row('Health', /Sandbox image.*container engine does not answer/).waitFor();
+  await window.row('Health', /Sandbox image.*not known/).waitFor();
   await show(window, 'engine');
 
   await window.command('Escrow: Start Session');
@@ -89,11 +89,13 @@ test.skipIf(!canMount)(
     await window.openEscrow();
     await sessions.getByText(`Escrow cannot write its state folder, ${disk.folder}.`).waitFor();
     await window.statusBarItem().getByText('not connected').waitFor();
+    const start = window.pane('Health').getByRole('button', { name: 'Start Kernel' });
+    await start.waitFor();
     await show(window, 'read-only');
 
     await disk.writable();
     await disk.fill();
-    await window.pane('Health').getByRole('button', { name: 'Start Kernel' }).click();
+    await start.click();
     await window.notification().getByText('No space is left on the disk').waitFor();
     await sessions.getByText(`No space is left on the disk that holds ${disk.folder}. Free space there.`).waitFor();
     await show(window, 'full');

@@ -143,6 +143,8 @@ test('a Kernel killed under the window: what is shown is marked as past, then as
     await window.row('Sessions', /Attempt 1.*last seen: running/).waitFor();
     const spinning = window.pane('Sessions').locator('.codicon-modifier-spin');
     await until('nothing spins', 10_000, async () => ((await spinning.count()) === 0 ? true : undefined));
+    // The colour of what is not current comes on its own.
+    await window.row('Health', /^Kernel/).locator('[class*="monaco-decoration"]').first().waitFor();
     await window.screenshot('kernel-killed-dark');
   } finally {
     await rename(`${program}.away`, program);

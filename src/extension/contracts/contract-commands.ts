@@ -101,12 +101,17 @@ function logBaseline(baseline: BaselineView, log: vscode.LogOutputChannel): void
 /** Throws EscrowError BaselineNotDiscriminating with what the checks did, unless they can tell broken from fixed. */
 export function requireDiscriminating(baseline: BaselineView): void {
   if (baseline.result === 'discriminates') return;
+  const incomplete = baseline.result === 'incomplete';
+  // Codes with what they are about: `utc: declared-fail-but-passed`.
+  const problems = baseline.problems.map((problem) => problem.replaceAll('-', ' ')).join('; ');
   throw new EscrowError(
     'BaselineNotDiscriminating',
-    baseline.result === 'incomplete'
-      ? vscode.l10n.t('The baseline did not run to its end: {0}', baseline.problems.join('; '))
-      : vscode.l10n.t('The checks cannot tell broken from fixed: {0}', baseline.problems.join('; ')),
-    vscode.l10n.t('See the log for the output of each check, then change the contract.'),
+    incomplete
+      ? vscode.l10n.t('The baseline did not run to its end: {0}', problems)
+      : vscode.l10n.t('The checks cannot tell broken from fixed: {0}', problems),
+    incomplete
+      ? vscode.l10n.t('Check the health of the container engine, then try again; the log has the output of each check.')
+      : vscode.l10n.t('See the log for the output of each check, then change the contract.'),
     { checks: baseline.checks.map(({ id, verdict, tail }) => ({ id, verdict, tail })) },
   );
 }

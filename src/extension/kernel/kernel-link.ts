@@ -1,6 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CancellationToken, MessageTransports } from 'vscode-languageclient/node';
-import { CloseAction, ErrorAction, LanguageClient, WorkDoneProgress } from 'vscode-languageclient/node';
+import {
+  CloseAction,
+  ConnectionError,
+  ErrorAction,
+  ErrorCodes,
+  LanguageClient,
+  ResponseError,
+  WorkDoneProgress,
+} from 'vscode-languageclient/node';
 import type * as vscode from 'vscode';
 import { EscrowError, type ErrorCode } from '../../protocol/errors.ts';
 import type { Method, Notification, NotificationParams, Params, Result } from '../../protocol/methods.ts';
@@ -54,6 +62,16 @@ interface Live {
   readonly closed: Promise<void>;
   /** Whether the Kernel said that it ends on purpose. */
   readonly stopped: () => boolean;
+}
+
+/** True for what the transport rejects with when a request could not be written or its answer can no longer come. */
+function connectionEnded(error: unknown): boolean {
+  const codes: readonly number[] = [
+    ErrorCodes.PendingResponseRejected,
+    ErrorCodes.MessageWriteError,
+    ErrorCodes.ConnectionInactive,
+  ];
+  return error instanceof ConnectionError || (error instanceof ResponseError && codes.includes(error.code));
 }
 
 /** How the connection itself went, as a fault of the window's own. */
@@ -157,7 +175,7 @@ export class KernelLink {
     } catch (error) {
       const known = asEscrowError(error);
       if (known !== undefined) throw known;
-      if (this.#live !== live) {
+      if (this.#live !== live || connectionEnded(error)) {
         throw new EscrowError(
           'NoKernel',
           'The connection ended before the Kernel answered. Whether it acted is not known.',
@@ -210,7 +228,11 @@ export class KernelLink {
   }
 
   #lost(fault: Fault, retrying: boolean): void {
-    this.#options.store.update({ connection: { kind: 'lost', fault, retrying }, controls: new Set() });
+    this.#options.store.update({
+      connection: { kind: 'lost', fault, retrying },
+      controls: new Set(),
+      unrefreshed: new Map(),
+    });
   }
 
   async #run(): Promise<void> {

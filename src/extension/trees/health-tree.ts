@@ -42,7 +42,7 @@ function healthWords(part: Part, health: Health, t: Localize): HealthWords {
       return { says: t('does not let your user in'), next: step(health.next) };
     case 'image EngineUnavailable':
       // Nobody could look for it; the row of the engine says what to do.
-      return { says: t('the container engine does not answer'), next: null };
+      return { says: t('not known'), next: null };
     case 'image ImageUnavailable':
       return { says: t('not there yet'), next: step(t('Prepare the sandbox image'), commands.prepareImage) };
     case 'inference engine_not_reachable':
@@ -172,7 +172,7 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       t('Storage'),
       status.storage,
       [
-        t('{0} events', number(status.storage.events)),
+        status.storage.events === 1 ? t('1 event') : t('{0} events', number(status.storage.events)),
         t('{0} MiB of artefacts', (status.storage.artefactBytes / 1024 ** 2).toFixed(1)),
       ],
       words,
@@ -191,7 +191,9 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
           ? t('free')
           : status.active.length === 0
             ? t('{0} waiting', status.queue.length)
-            : t('in use, {0} waiting', status.queue.length),
+            : status.queue.length === 0
+              ? t('in use')
+              : t('in use, {0} waiting', status.queue.length),
       icon: { id: 'layers', tone: 'plain' },
       live: true,
       collapsible: work.length === 0 ? 'no' : 'expanded',

@@ -124,9 +124,11 @@ export function notCurrent(row: TreeNode, why: string, t: Localize): readonly Tr
 /** The same rows as last heard: greyed, nothing moves, and what went on is said to have been so, not to be so. */
 export function stale(rows: readonly TreeNode[], t: Localize): readonly TreeNode[] {
   return rows.map((row) => {
-    const live = row.live || row.icon?.id.endsWith('~spin') === true;
+    // A row that was made so already has its words.
+    const live = row.current && (row.live || row.icon?.id.endsWith('~spin') === true);
     return {
       ...row,
+      live: false,
       current: false,
       description: live ? t('last seen: {0}', row.description) : row.description,
       icon: row.icon === null ? null : { id: live ? 'question' : row.icon.id, tone: 'muted' },

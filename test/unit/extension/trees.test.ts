@@ -114,6 +114,11 @@ describe('the Sessions view', () => {
     const tree = rows(windowState(sessionView(), { unrefreshed }));
     expect(rowOf(tree, 'Workspace').current).toBe(false);
     expect(rowOf(tree, 'UTC').current).toBe(true);
+    // When the connection goes as well, what was live is said to be the past once.
+    const source = { kind: 'live', attempt: ids.attempt, observedAt: 50 } as const;
+    const workspaces = new Map([[ids.session, { value: { source, files: [] }, at: 60 }]]);
+    const both = rows(windowState(sessionView(), { unrefreshed, workspaces, connection: lost }));
+    expect(rowOf(both, 'Workspace').description).toBe('last seen: live, seen @50');
   });
 
   test('where nothing can be recorded, work is not shown as running; what had ended before is as it was', () => {
@@ -372,7 +377,7 @@ describe('the Health view', () => {
         words,
       );
     expect(rowOf(view('EngineUnavailable'), 'Sandbox image')).toMatchObject({
-      description: 'the container engine does not answer',
+      description: 'not known',
       children: [],
       icon: { id: 'question' },
     });
