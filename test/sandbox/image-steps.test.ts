@@ -8,6 +8,7 @@ import type { KernelConnection } from '../../src/client/kernel-connection.ts';
 import type { ImagePlan, ImageRecord } from '../../src/protocol/images.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { ImageDesk } from '../../src/server/image/image-desk.ts';
+import { removeImages, runOpaqueSteps } from '../../src/server/sandbox/opaque-steps.ts';
 import { openStore } from '../../src/server/store/open-store.ts';
 import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
@@ -198,6 +199,46 @@ open("/workspace/planted", "w").write("evil")`;
     expect(tool?.tail).not.toMatch(/ 4 .*executor\.cjs/);
     // Only the result is left, not the steps on the way.
     expect(await stepImages()).toEqual([]);
+  });
+});
+
+describe('what steps write to the engine’s disk', () => {
+  const megabyte = 1_000_000;
+  const writes = (megabytes: number, after = ''): readonly string[] => [
+    'python3',
+    '-c',
+    `for n in range(${megabytes}): open("/written-%d" % n, "wb").write(bytes(${megabyte}))\n${after}`,
+  ];
+  /** Steps over the prepared image, which may leave 40 MB; what they left is removed. */
+  async function steps(...argvs: readonly (readonly string[])[]): Promise<number> {
+    const made = await runOpaqueSteps({
+      engine,
+      image: bench.image.digest,
+      steps: argvs.map((argv) => ({ argv: [...argv], network: false })),
+      preparer: homeId,
+      folder: kernel.home,
+      maxBytes: 40 * megabyte,
+      signal: AbortSignal.timeout(100_000),
+      onStep: () => undefined,
+    });
+    await removeImages(engine, made);
+    return made.length;
+  }
+  const overDisk = { code: 'PreparationFailed', details: { reason: 'disk', allowed: 40 * megabyte } };
+
+  it('may be as much as is set aside for them, together (control)', async () => {
+    expect(await steps(writes(20), writes(15))).toBe(2);
+    expect(await traces()).toEqual([]);
+  });
+  it('and no more: one that goes on writing is ended, and nothing of it stays', async () => {
+    const endless = ['python3', '-c', 'f = open("/endless", "wb")\nwhile True: f.write(bytes(1000000)); f.flush()'];
+    await expect(steps(endless)).rejects.toMatchObject(overDisk);
+    expect(await traces()).toEqual([]);
+  });
+  it('also where it was over before anybody looked, or together with an earlier one', async () => {
+    await expect(steps(writes(60))).rejects.toMatchObject(overDisk);
+    await expect(steps(writes(25), writes(25))).rejects.toMatchObject(overDisk);
+    expect(await traces()).toEqual([]);
   });
 });
 

@@ -1,19 +1,24 @@
 // A base image is hostile until it has been flattened: nothing of its configuration and nothing privileged of its files
 // is left, and nothing of it was executed.
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import Docker from 'dockerode';
 import { extract, pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { engineChoiceHere } from '../../scripts/lib/engine-here.ts';
 import { root } from '../../scripts/lib/root.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { planImage, type ImageTarget } from '../../src/server/image/image-plan.ts';
+import { Preparation } from '../../src/server/image/preparation.ts';
 import { needsOf } from '../../src/server/sandbox/elf-needs.ts';
+import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
+import { defaultImage } from '../../src/server/sandbox/image.ts';
 import { followFile } from '../../src/server/sandbox/image-platform.ts';
 import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
 import { prepareImage } from '../../src/server/sandbox/image-preparation.ts';
-import { command, executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
+import { command, executorPath, pathOf, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
 const made = new Set<string>();
@@ -226,6 +231,53 @@ describe('a prepared image', () => {
     }
     await expect(prepare('no-such-base:1')).rejects.toMatchObject({ code: 'ImageUnavailable' });
     expect(await bench.engine.list([`escrow.owner=${bench.homeId}`])).toEqual([]);
+  });
+});
+
+/** An engine whose pull gives a name to an image that is there, as if a registry had had it. */
+class PullingEngine extends ContainerEngine {
+  readonly #id: string;
+  constructor(id: string) {
+    super(engineChoiceHere().address);
+    this.#id = id;
+  }
+  override async pull(reference: string): Promise<void> {
+    const [repository = '', tag = ''] = reference.split(':');
+    await this.tag(this.#id, repository, tag);
+  }
+}
+
+describe('[62] a base with ONBUILD', () => {
+  it('is refused before anything is fetched for it: with the plan, or right after it was pulled itself', async () => {
+    const id = await base(plain, ['ONBUILD RUN touch /evil']);
+    const folder = await mkdtemp(path.join(tmpdir(), 'escrow-images-'));
+    const reference = `escrow-test-onbuild:${path.basename(folder).toLowerCase()}`;
+    const lock = await readFile(path.join(root, 'test/fixtures/locks/small/requirements.lock'));
+    const entry = { path: pathOf('requirements.lock'), sha256: sha256(lock), size: lock.length, mode: 0o644 };
+    const target: ImageTarget = {
+      wanted: { ...defaultImage, base: reference, dependencies: { python: { lock: entry, sources: [] } } },
+      files: new Map([[entry.path, lock]]),
+    };
+    const engine = new PullingEngine(id);
+    const at = { executorPath, cache: path.join(folder, 'cache'), temporary: path.join(folder, 'temporary') };
+    const refused = { code: 'ImageUnavailable', message: expect.stringContaining('ONBUILD') };
+    try {
+      const { plan } = await planImage(target, { engine, ...at });
+      expect(plan.steps.map(({ kind }) => kind)).toEqual(expect.arrayContaining(['pull', 'python']));
+      const begun: string[] = [];
+      const deps = { executorPath, cache: at.cache, homeId: bench.homeId };
+      const signal = new AbortController().signal;
+      const work = new Preparation(engine, deps, target, folder, signal, (code) => begun.push(code));
+      // No Node is at hand: it would be fetched, too.
+      await expect(work.run(plan, null, 'amd64')).rejects.toMatchObject(refused);
+      expect(begun).toEqual(['pull']);
+      expect(await readdir(folder)).toEqual([]);
+      // Now it is there: nobody is asked for a yes to it.
+      await expect(planImage(target, { engine, ...at })).rejects.toMatchObject(refused);
+    } finally {
+      await engine.removeImage(reference).catch(() => undefined);
+      await rm(folder, { recursive: true });
+    }
   });
 });
 

@@ -9,6 +9,7 @@ import { npmArguments } from '../dependencies/install-npm.ts';
 import { pipArguments } from '../dependencies/install-python.ts';
 import { readNpmLock } from '../dependencies/npm-lock.ts';
 import { readPythonLock } from '../dependencies/python-lock.ts';
+import { refuseOnBuild } from '../sandbox/base-fit.ts';
 import type { ContainerEngine } from '../sandbox/engine.ts';
 import { dependenciesDigest } from '../sandbox/dependency-layer.ts';
 import { baseReference, findBase, imageKey, registryBase, shippedExecutor, stepsDigest } from '../sandbox/image.ts';
@@ -33,6 +34,8 @@ export interface PlanSources {
 const mebibyte = 1024 * 1024;
 /** More of packages than this is refused: several times a large front end with its tools. */
 export const packageBytes = 2048 * mebibyte;
+/** What steps of a contract may write together: several times a language's tools with their libraries. */
+export const stepBytes = 2048 * mebibyte;
 /** A base of which nobody says how large it is before it was fetched. */
 const unknownBaseBytes = 2048 * mebibyte;
 
@@ -62,6 +65,7 @@ export async function planImage(target: ImageTarget, sources: PlanSources): Prom
       { pinned: wanted.pinned },
     );
   }
+  if (base !== undefined) refuseOnBuild(base);
   const reference = base?.reference ?? baseReference(wanted) ?? registryBase;
   const key = base === undefined ? null : imageKey(wanted, base.id, executor);
   const prepared = key === null ? undefined : newest(await findImages(engine, 'prepared', key, null));
@@ -127,6 +131,8 @@ export async function planImage(target: ImageTarget, sources: PlanSources): Prom
   ];
   const reserved =
     (has('pull') ? unknownBaseBytes : 0) +
+    // As they leave it, and once more in the flat image.
+    (has('opaque') ? 2 * stepBytes : 0) +
     (has('flatten') ? (base?.sizeBytes ?? unknownBaseBytes) : 0) +
     // On this machine while they are installed, and in the engine afterwards.
     (has('npm') ? packageBytes : 0) +

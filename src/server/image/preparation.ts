@@ -5,7 +5,7 @@ import { installNpm } from '../dependencies/install-npm.ts';
 import { installPython } from '../dependencies/install-python.ts';
 import { readNpmLock } from '../dependencies/npm-lock.ts';
 import { cancelled } from '../dependencies/package-client.ts';
-import { refuseUnfit } from '../sandbox/base-fit.ts';
+import { refuseOnBuild, refuseUnfit } from '../sandbox/base-fit.ts';
 import { dependenciesDigest, packPackages, type InstalledPackages } from '../sandbox/dependency-layer.ts';
 import { EngineFault, type ContainerEngine } from '../sandbox/engine.ts';
 import { baseRepository, findBase, registryBase, stepsDigest, type FoundBase } from '../sandbox/image.ts';
@@ -18,7 +18,7 @@ import {
   type PreparedImage,
 } from '../sandbox/image-preparation.ts';
 import { runOpaqueSteps } from '../sandbox/opaque-steps.ts';
-import { packageBytes, type ImageTarget } from './image-plan.ts';
+import { packageBytes, stepBytes, type ImageTarget } from './image-plan.ts';
 import { fetchSandboxNode, type SandboxNode } from './sandbox-node.ts';
 
 /** How far a preparation is: what it does, to what, and the share that is done in percent. */
@@ -62,16 +62,18 @@ export class Preparation {
   }
 
   async run(
-    plan: ImagePlan,
+    plan: Pick<ImagePlan, 'base' | 'steps'>,
     found: SandboxNode | null,
     architecture: 'amd64' | 'arm64',
   ): Promise<PreparedImage & { readonly node: string }> {
     const { wanted } = this.#target;
-    const node = found ?? (await this.#fetchNode(architecture));
     if (plan.base.digest === null) await this.#pull(plan.base.reference);
     const base = await findBase(this.#engine, wanted);
     if (base === undefined)
       throw new EngineFault('not-found', `${plan.base.reference} is not there after it was pulled`);
+    // A base that was there is refused with the plan; what was pulled can be looked at only now.
+    refuseOnBuild(base);
+    const node = found ?? (await this.#fetchNode(architecture));
     const missing = plan.steps.some(({ kind, cached }) => (kind === 'npm' || kind === 'python') && !cached);
     const installed = missing ? await this.#install(base, node.nodePath) : null;
     const steps = stepsDigest(wanted.steps);
@@ -119,7 +121,7 @@ export class Preparation {
   }
 
   async #fetchNode(architecture: 'amd64' | 'arm64'): Promise<SandboxNode> {
-    this.#progress('node', '', 2);
+    this.#progress('node', '', 7);
     const started = performance.now();
     const { node, downloadedBytes } = await fetchSandboxNode(
       this.#deps.cache,
@@ -211,6 +213,7 @@ export class Preparation {
       steps,
       preparer: this.#deps.homeId,
       folder: this.#folder,
+      maxBytes: stepBytes,
       signal: this.#signal,
       onStep: (index) => this.#progress('opaque', steps[index]?.argv.join(' ').slice(0, 200) ?? '', 60),
     });

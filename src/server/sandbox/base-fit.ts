@@ -46,6 +46,22 @@ export async function missingFor(
   return lacking;
 }
 
+/** Whether an image, as the engine describes it, has instructions that run when something is built from it. */
+export function hasOnBuild(image: { readonly Config: { readonly OnBuild?: unknown } }): boolean {
+  return ((image.Config.OnBuild ?? []) as unknown[]).length > 0;
+}
+
+/** Refuses a base with such instructions, before anything is fetched for it. Throws EscrowError ImageUnavailable. */
+export function refuseOnBuild({ reference, onBuild }: { readonly reference: string; readonly onBuild: boolean }): void {
+  if (!onBuild) return;
+  throw new EscrowError(
+    'ImageUnavailable',
+    `${reference} has ONBUILD instructions, which would run when something is built from it.`,
+    'Name a base image without ONBUILD in the contract.',
+    { base: reference },
+  );
+}
+
 /**
  * Refuses a base in which the supervisor could not start, before anything is made of it: Node is built for glibc, and
  * there is no build for musl among the pinned packages. Throws EscrowError ImageUnavailable, EngineFault.

@@ -154,6 +154,9 @@ const InfoReply = z.object({
   PidsLimit: z.boolean().catch(false),
 });
 
+/** Of a container that is inspected with its sizes. */
+const SizedReply = z.object({ SizeRw: z.number().default(0) });
+
 /** What engines say of a path of a container, in a header. Podman names the path itself where it is no link. */
 const PathStat = z.object({ linkTarget: z.string().default('') });
 
@@ -267,6 +270,16 @@ export class ContainerEngine {
       mounts: found.Mounts.filter(({ Type: type }) => (type as string) !== 'tmpfs').length,
       networks: Object.keys(found.NetworkSettings.Networks ?? {}),
     };
+  }
+
+  /** Bytes of the files that a container has made or changed, links counted once, holes as if they were full. */
+  async writtenBytes(id: string): Promise<number> {
+    const client = await this.#negotiated();
+    // The client's types know it by no name.
+    const sized = { size: true } as Docker.ContainerInspectOptions;
+    const found = await settled('inspect with sizes', client.getContainer(id).inspect(sized), slowRequestMs);
+    // Left out where nothing was written.
+    return SizedReply.parse(found).SizeRw;
   }
 
   async kill(id: string): Promise<void> {

@@ -8,7 +8,7 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { insidePaths, workerId } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import { refuseUnfit } from './base-fit.ts';
+import { hasOnBuild, refuseOnBuild, refuseUnfit } from './base-fit.ts';
 import { EngineFault, type ContainerEngine, type ImageFacts } from './engine.ts';
 import { launcherProgram, launcherScript, syscallProbeProgram } from './inside-programs.ts';
 import { imageLayout, labelKeys, productLabel } from './labels.ts';
@@ -90,7 +90,7 @@ export async function prepareImage(engine: ContainerEngine, input: PreparationIn
       { base: input.base },
     );
   }
-  refuseOnBuild(base, input.base);
+  refuseOnBuild({ reference: input.base, onBuild: hasOnBuild(base) });
   const executor = await readFile(input.executorPath);
   const node = await fileIdentity(input.nodePath, input.nodeVersion);
   const key: ImageKey = {
@@ -123,17 +123,6 @@ export async function prepareImage(engine: ContainerEngine, input: PreparationIn
       throw error;
     }
   });
-}
-
-/** Instructions of a base that the engine would run when something is built from it. Throws EscrowError ImageUnavailable. */
-function refuseOnBuild(base: { readonly Config: { readonly OnBuild?: unknown } }, reference: string): void {
-  if (((base.Config.OnBuild ?? []) as unknown[]).length === 0) return;
-  throw new EscrowError(
-    'ImageUnavailable',
-    `${reference} has ONBUILD instructions, which would run when something is built from it.`,
-    'Name a base image without ONBUILD in the contract.',
-    { base: reference },
-  );
 }
 
 /** One preparation on its way: finds or makes each layer and remembers what it made. */

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { EscrowError } from '../../protocol/errors.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
+import { hasOnBuild } from './base-fit.ts';
 import { dependenciesDigest } from './dependency-layer.ts';
 import type { ContainerEngine } from './engine.ts';
 import { findImages, newest, type ImageKey } from './image-preparation.ts';
@@ -49,6 +50,8 @@ export interface FoundBase {
   readonly id: string;
   readonly sizeBytes: number;
   readonly architecture: string;
+  /** Whether it has instructions that an engine runs when something is built from it. */
+  readonly onBuild: boolean;
 }
 
 /**
@@ -64,7 +67,13 @@ export async function findBase(
   if (asked === undefined) return undefined;
   const found = await engine.inspectImage(asked);
   if (found === undefined) return undefined;
-  return { reference: reference ?? asked, id: found.Id, sizeBytes: found.Size, architecture: found.Architecture };
+  return {
+    reference: reference ?? asked,
+    id: found.Id,
+    sizeBytes: found.Size,
+    architecture: found.Architecture,
+    onBuild: hasOnBuild(found),
+  };
 }
 
 /**

@@ -8,11 +8,14 @@ import { labelKeys, productLabel } from './labels.ts';
 import { podmanHost, seccompFile } from './podman.ts';
 import type { ImageWanted } from './port.ts';
 import { seccompOption } from './seccomp.ts';
+import { engineDisk, excessOf, watchWritten, type Excess, type WrittenLimit } from './written-disk.ts';
 
 const mebibyte = 1024 * 1024;
 /** Installing from a distribution's packages takes minutes; a step that needs longer hangs. */
 const stepMs = 30 * 60_000;
 const keptOutput = 64 * 1024;
+/** Left free on the engine's disk whatever a step does: enough that the engine and other programs go on. */
+const freeReserve = 1024 * mebibyte;
 
 export interface OpaqueRun {
   readonly engine: ContainerEngine;
@@ -23,6 +26,8 @@ export interface OpaqueRun {
   readonly preparer: string;
   /** For files that the engine reads while a step runs. */
   readonly folder: string;
+  /** Bytes that all steps together may leave. */
+  readonly maxBytes: number;
   readonly signal: AbortSignal;
   readonly onStep: (index: number) => void;
 }
@@ -30,15 +35,23 @@ export interface OpaqueRun {
 /**
  * Runs steps one after the other as root in containers without mounts, each in what the one before left, and gives the
  * images in their order; the last has everything. It is as hostile as a base: the caller flattens it and removes them
- * all. Throws EscrowError PreparationFailed with the end of the output, Cancelled; EngineFault. Nothing of a failed run
- * stays.
+ * all. Throws EscrowError PreparationFailed with the end of the output (`reason: 'disk'` where more was written than may
+ * be), Cancelled; EngineFault. Nothing of a failed run stays.
  */
 export async function runOpaqueSteps(run: OpaqueRun): Promise<readonly string[]> {
   const made: string[] = [];
+  const free = await engineDisk(run.engine);
+  let left = run.maxBytes;
   try {
     for (const [index, step] of run.steps.entries()) {
       run.onStep(index);
-      made.push(await runStep(run, made.at(-1) ?? run.image, step));
+      const { id, bytes } = await runStep(run, made.at(-1) ?? run.image, step, {
+        bytes: left,
+        reserve: freeReserve,
+        free,
+      });
+      made.push(id);
+      left -= bytes;
     }
   } catch (error) {
     await removeImages(run.engine, made);
@@ -52,7 +65,12 @@ export async function removeImages(engine: ContainerEngine, ids: readonly string
   for (const id of ids.toReversed()) await engine.removeImage(id, true).catch(() => {});
 }
 
-async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps'][number]): Promise<string> {
+async function runStep(
+  run: OpaqueRun,
+  image: string,
+  step: ImageWanted['steps'][number],
+  limit: WrittenLimit,
+): Promise<{ readonly id: string; readonly bytes: number }> {
   const { engine, signal } = run;
   const id = await engine.create(await stepOptions(run, image, step));
   const stop = new AbortController();
@@ -70,12 +88,19 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
     const closed = once(stream, 'close').catch(() => {});
     await engine.start(id);
     if (signal.aborted) kill();
+    const watching = watchWritten(engine, id, limit, stop.signal);
+    // A fault of ours in watching ends the step, too: nobody would look any more.
+    void watching.then((excess) => excess !== null && kill(), kill);
     await engine.waitUntilStopped(id, stepMs);
     await Promise.race([closed, delay(2_000, undefined, { signal: stop.signal }).catch(() => {})]);
     const seen = await engine.inspect(id);
     if (signal.aborted) {
       throw new EscrowError('Cancelled', 'The preparation was cancelled.', 'Prepare the image again when you want it.');
     }
+    stop.abort();
+    // What is kept is looked at once nobody writes any more.
+    const excess = (await watching) ?? (seen === undefined ? null : await excessOf(engine, id, limit));
+    if (excess !== null) throw overDisk(step.argv, excess, run.maxBytes, output);
     if (seen === undefined || seen.running || seen.exitCode !== 0) {
       const how =
         seen?.running === true ? 'did not end in time' : `ended with exit code ${seen?.exitCode ?? 'unknown'}`;
@@ -88,11 +113,13 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
         { argv: [...step.argv], output: output.slice(-8192) },
       );
     }
-    return await engine.commit(id, null, {
+    const bytes = await engine.writtenBytes(id);
+    const made = await engine.commit(id, null, {
       [labelKeys.product]: productLabel,
       [labelKeys.image]: 'steps',
       [labelKeys.owner]: run.preparer,
     });
+    return { id: made, bytes };
   } finally {
     stop.abort();
     // Whatever came of it: an engine may wait for somebody to read what it was asked to attach.
@@ -104,6 +131,24 @@ async function runStep(run: OpaqueRun, image: string, step: ImageWanted['steps']
     }
     await engine.remove(id);
   }
+}
+
+function overDisk(argv: readonly string[], excess: Excess, maxBytes: number, output: string): EscrowError {
+  const name = `The step ${argv.join(' ').slice(0, 200)}`;
+  const details = { argv: [...argv], output: output.slice(-8192), reason: 'disk' };
+  return excess.kind === 'written'
+    ? new EscrowError(
+        'PreparationFailed',
+        `${name} was ended: the steps wrote more than ${Math.round(maxBytes / 1e6)} MB.`,
+        'Let the steps write less, or use a base image that has what they make.',
+        { ...details, written: excess.bytes, allowed: maxBytes },
+      )
+    : new EscrowError(
+        'PreparationFailed',
+        `${name} was ended: ${Math.round(excess.free / 1e6)} MB are free on the container engine’s disk.`,
+        'Free space on that disk, then prepare again.',
+        { ...details, free: excess.free },
+      );
 }
 
 async function stepOptions(run: OpaqueRun, image: string, step: ImageWanted['steps'][number]): Promise<CreateOptions> {

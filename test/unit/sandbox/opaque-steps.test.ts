@@ -1,12 +1,15 @@
 import { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
+import { EngineFault } from '../../../src/server/sandbox/engine.ts';
 import { runOpaqueSteps, type OpaqueRun } from '../../../src/server/sandbox/opaque-steps.ts';
+import { watchWritten } from '../../../src/server/sandbox/written-disk.ts';
 
 test('a step whose container does not start leaves no attachment open', async () => {
   const stream = new Duplex({ read: () => undefined });
   const removed: string[] = [];
   const engine: Partial<OpaqueRun['engine']> = {
     flavour: async () => 'docker',
+    info: async () => ({ storageRoot: '' }) as Awaited<ReturnType<OpaqueRun['engine']['info']>>,
     create: () => Promise.resolve('made'),
     attach: () => Promise.resolve(stream),
     start: () => Promise.reject(new Error('no such program')),
@@ -19,6 +22,7 @@ test('a step whose container does not start leaves no attachment open', async ()
   const run = runOpaqueSteps({
     engine: engine as OpaqueRun['engine'],
     folder: '/nowhere',
+    maxBytes: 1_000_000,
     image: 'base',
     steps: [{ argv: ['apt-get', 'update'], network: true }],
     preparer: 'test',
@@ -28,4 +32,17 @@ test('a step whose container does not start leaves no attachment open', async ()
   await expect(run).rejects.toThrow('no such program');
   expect(stream.destroyed).toBe(true);
   expect(removed).toEqual(['made']);
+});
+
+test('what a step writes is looked at again where an engine did not answer, and by what is free besides', async () => {
+  const answers = [() => Promise.reject(new EngineFault('timeout', 'no answer')), async () => 10, async () => 11];
+  const engine = { writtenBytes: () => (answers.shift() ?? (async () => 0))() } as unknown as OpaqueRun['engine'];
+  const signal = AbortSignal.timeout(20_000);
+  const limit = { bytes: 10, reserve: 100, free: async () => null };
+  expect(await watchWritten(engine, 'id', limit, signal)).toEqual({ kind: 'written', bytes: 11 });
+  expect(await watchWritten(engine, 'id', { ...limit, free: async () => 99 }, signal)).toEqual({
+    kind: 'disk',
+    free: 99,
+  });
+  expect(await watchWritten(engine, 'id', limit, AbortSignal.abort())).toBeNull();
 });
