@@ -23,7 +23,7 @@ describe.skipIf(!full || unified || !(await rootlessPossible()))('Podman without
 
   it('[51] is told by the preflight, with the mend', async () => {
     const { health, findings } = await bench.service.preflight();
-    expect(health).toMatchObject({ state: 'degraded', code: 'rootless', next: expect.stringContaining('unified') });
+    expect(health).toMatchObject({ state: 'unavailable', code: 'rootless', next: expect.stringContaining('unified') });
     expect(findings.filter(({ ok }) => !ok).map(({ code }) => code)).toEqual([
       'rootless',
       'memory_limit',

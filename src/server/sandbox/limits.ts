@@ -57,12 +57,14 @@ function resources(
   const insideCpus = quota === undefined || period === undefined ? null : String(quota / period);
   // v1 counts memory and swap together, v2 swap alone; a kernel without swap accounting is fine where there is no swap.
   const noSwap = cgroup.version === 2 ? '0' : memory;
-  const swapInside = cgroup.memoryAndSwap ?? (cgroup.hostSwap === '0' ? noSwap : null);
+  // Such a kernel's engine does not say what was asked for: there is nothing to be limited.
+  const nothingToSwap = cgroup.memoryAndSwap === null && cgroup.hostSwap === '0';
+  const swapInside = nothingToSwap ? noSwap : cgroup.memoryAndSwap;
   return [
     receipt('memory', memory, cgroup.memory, text(hostConfig.Memory)),
     receiptOf('swap', 'none', {
       inside: swapInside === null ? null : swapInside === noSwap ? 'none' : swapInside,
-      outside: hostConfig.MemorySwap === hostConfig.Memory ? 'none' : text(hostConfig.MemorySwap),
+      outside: nothingToSwap || hostConfig.MemorySwap === hostConfig.Memory ? 'none' : text(hostConfig.MemorySwap),
     }),
     receipt('pids', String(profile.pids), cgroup.pids, text(hostConfig.PidsLimit)),
     receipt('cpus', String(cpus), insideCpus, text((hostConfig.NanoCpus ?? 0) / 1e9)),

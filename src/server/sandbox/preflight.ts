@@ -28,12 +28,21 @@ export async function preflightOf(
   }
 }
 
-function healthOf(version: EngineVersion | undefined, findings: readonly Finding[], now: () => WallTime): EngineHealth {
+/** Without these every attempt is refused when its limits are read back; what is left of the list only makes it narrower. */
+const needed: ReadonlySet<string> = new Set(['seccomp', 'rootless', 'memory_limit', 'cpu_limit', 'pids_limit', 'init']);
+
+/** One state out of the findings; what stops every attempt comes before what does not. Pure. */
+export function healthOf(
+  version: EngineVersion | undefined,
+  findings: readonly Finding[],
+  now: () => WallTime,
+): EngineHealth {
   const bad = findings.filter(({ ok }) => !ok);
-  const first = bad[0];
+  const stopping = version === undefined ? bad[0] : bad.find(({ code }) => needed.has(code));
+  const first = stopping ?? bad[0];
   return {
     health: {
-      state: first === undefined ? 'ok' : version === undefined ? 'unavailable' : 'degraded',
+      state: stopping !== undefined ? 'unavailable' : first !== undefined ? 'degraded' : 'ok',
       code: first?.code ?? null,
       detail: first?.detail ?? `${version?.name} ${version?.version}`,
       next: first?.next ?? '',

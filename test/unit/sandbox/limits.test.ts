@@ -141,6 +141,13 @@ describe('limits that are read back', () => {
     expect(told.find(({ name }) => name === 'memory')).toMatchObject({ inside: null, outside: null, inForce: false });
   });
 
+  it('a kernel that does not count swap is fine where there is none, whatever the engine then says', () => {
+    const uncounted = { ...well.cgroup, memoryAndSwap: null };
+    expect(missing({ cgroup: uncounted }, { MemorySwap: -1 })).toEqual([]);
+    expect(missing({ cgroup: { ...uncounted, hostSwap: '1024' } }, { MemorySwap: -1 })).toEqual(['swap']);
+    expect(missing({}, { MemorySwap: -1 })).toEqual(['swap']);
+  });
+
   it('a processor without a probe has its filter told by the kernel', () => {
     expect(missing({ syscalls: null })).toEqual([]);
     expect(missing({ syscalls: null, worker: { ...worker, seccomp: '0' } })).toEqual(['seccomp', 'system calls']);

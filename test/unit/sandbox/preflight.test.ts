@@ -1,7 +1,7 @@
 // What is missing in a container engine, each finding with its mend.
 import { describe, expect, it } from 'vitest';
 import type { EngineInfo, EngineVersion } from '../../../src/server/sandbox/engine.ts';
-import { findingsOf } from '../../../src/server/sandbox/preflight.ts';
+import { findingsOf, healthOf } from '../../../src/server/sandbox/preflight.ts';
 
 const docker: EngineVersion = {
   flavour: 'docker',
@@ -60,5 +60,36 @@ describe('findings about an engine', () => {
       expect.objectContaining({ code: 'init', next: expect.stringContaining('catatonit') }),
     ]);
     expect(bad({ initBinary: '' }, podman, ['/usr/libexec/podman/catatonit'])).toEqual([]);
+  });
+});
+
+describe('the state of an engine', () => {
+  const state = (info: Partial<EngineInfo>) =>
+    healthOf(
+      docker,
+      findingsOf(docker, { ...well, ...info }, () => false),
+      () => 0,
+    ).health;
+
+  it('is well where nothing is missing (control)', () => {
+    expect(state({})).toMatchObject({ state: 'ok', code: null, detail: 'Docker 29.0' });
+  });
+  it.each([
+    ['seccomp', { securityOptions: [] }],
+    ['memory_limit', { memoryLimit: false }],
+    ['cpu_limit', { cpuLimit: false }],
+    ['pids_limit', { pidsLimit: false }],
+    ['init', { initBinary: '' }],
+    ['rootless', { rootless: true, cgroupVersion: '1' }],
+    // Told before what comes earlier in the list and would stop nothing.
+    ['pids_limit', { swapLimit: false, pidsLimit: false }],
+  ])('is unavailable where every attempt would be refused: %s', (code, info) => {
+    expect(state(info)).toMatchObject({ state: 'unavailable', code, next: expect.stringMatching(/./) });
+  });
+  it.each([
+    ['swap_limit', { swapLimit: false }],
+    ['memory', { memoryBytes: 1024 ** 3 }],
+  ])('is degraded where some can run: %s', (code, info) => {
+    expect(state(info)).toMatchObject({ state: 'degraded', code });
   });
 });
