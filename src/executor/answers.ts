@@ -174,19 +174,20 @@ export class Answers {
   }
 
   /** An answer and what it speaks of: in one frame where that is little enough. */
-  *#carry(id: number, bytes: Buffer, last: Extract<Body<FromExecutor>, { t: 'done' }>): Generator<OutgoingFrame> {
-    if (bytes.length === 0) yield { line: this.#line(last) };
-    else if (bytes.length <= channelBounds.chunkBytes) {
-      yield { line: this.#line({ ...last, p: bytes.length }), payload: bytes };
-    } else {
-      yield { line: this.#line({ t: 'part', id, size: bytes.length, file: null }) };
-      for (let offset = 0, seq = 0; offset < bytes.length; seq += 1) {
-        const payload = bytes.subarray(offset, offset + channelBounds.chunkBytes);
-        yield { line: this.#line({ t: 'data', id, seq, p: payload.length }), payload };
-        offset += payload.length;
-      }
-      yield { line: this.#line(last) };
+  #carry(id: number, bytes: Buffer, last: Extract<Body<FromExecutor>, { t: 'done' }>): Iterable<OutgoingFrame> {
+    if (bytes.length === 0) return [{ line: this.#line(last) }];
+    if (bytes.length > channelBounds.chunkBytes) return this.#carryParts(id, bytes, last);
+    return [{ line: this.#line({ ...last, p: bytes.length }), payload: bytes }];
+  }
+
+  *#carryParts(id: number, bytes: Buffer, last: Body<FromExecutor>): Generator<OutgoingFrame> {
+    yield { line: this.#line({ t: 'part', id, size: bytes.length, file: null }) };
+    for (let offset = 0, seq = 0; offset < bytes.length; seq += 1) {
+      const payload = bytes.subarray(offset, offset + channelBounds.chunkBytes);
+      yield { line: this.#line({ t: 'data', id, seq, p: payload.length }), payload };
+      offset += payload.length;
     }
+    yield { line: this.#line(last) };
   }
 
   #line(body: Body<FromExecutor>): string {

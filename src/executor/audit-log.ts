@@ -1,6 +1,12 @@
 import { closeSync, constants, openSync, readFileSync, writeSync } from 'node:fs';
-import { auditGenesis, auditNextText, channelBounds, type AuditEntry, type AuditMark } from '../protocol/executor.ts';
-import { canonicalJson } from '../protocol/hash.ts';
+import {
+  auditGenesis,
+  auditNextText,
+  auditText,
+  channelBounds,
+  type AuditEntry,
+  type AuditMark,
+} from '../protocol/executor.ts';
 import type { Sha256 } from '../protocol/primitives.ts';
 
 /** Room that is kept for the entries that end an attempt, however full the log is. */
@@ -46,7 +52,7 @@ export class AuditLog {
     const n = this.#entries + 1;
     const at = Math.round(performance.now() * 1000) / 1000;
     const whole: AuditEntry = { n, at, ...entry };
-    const text = canonicalJson(whole);
+    const text = auditText(whole);
     const h = auditNextText(this.#head, text);
     const line = Buffer.from(`${text.slice(0, -1)},"h":"${h}"}\n`);
     if (writeSync(this.#file, line) !== line.length) throw new Error('the audit log could not be written whole');

@@ -1,9 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { Socket } from 'node:net';
 import { sha256 } from '../protocol/hash.ts';
 import { Outbox } from './outbox.ts';
 import { readOut } from './read-out.ts';
 import { Supervisor } from './supervisor.ts';
+
+/** What a pipe holds on Linux. */
+const inputBytes = 64 * 1024;
 
 /** The one program in the image: the supervisor, or with `read-out` the reader of last resort. */
 async function main(): Promise<void> {
@@ -24,9 +28,16 @@ async function main(): Promise<void> {
     new Outbox(process.stdout),
     () => process.exit(0),
   );
-  process.stdin.on('data', (chunk: Buffer) => supervisor.receive(chunk));
+  // One buffer for all that comes: what arrives is looked at, or written, before more is read.
+  const buffer = Buffer.allocUnsafeSlow(inputBytes);
+  const callback = (length: number): boolean => {
+    supervisor.receive(buffer.subarray(0, length));
+    return true;
+  };
+  const input = new Socket({ fd: 0, readable: true, writable: false, onread: { buffer, callback } });
   // The end of a client is not the end of the bytes.
-  process.stdin.on('error', () => {});
+  input.on('error', () => {});
+  input.resume();
   // The bytes live as long as this process does: a defect ends the work, not the process.
   let reported = 0;
   const defect = (error: unknown) => {

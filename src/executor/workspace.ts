@@ -23,6 +23,7 @@ import {
 import { join } from 'node:path';
 import { channelBounds, dependencyPaths, placedMode, workerId, type ExecutorFailure } from '../protocol/executor.ts';
 import type { WorkspaceReport } from '../protocol/executor-answers.ts';
+import { sha256 } from '../protocol/hash.ts';
 import { parseRelPath } from '../protocol/paths.ts';
 import type { FileEntry, RelPath, Sha256 } from '../protocol/primitives.ts';
 
@@ -88,6 +89,8 @@ export class Workspace {
   readonly #declaredModes = new Map<string, number>();
   #scratch: readonly string[] = [];
   #temporaries = 0;
+  /** Open from the first use on: it is a mount, and stays what it was. */
+  #rootFolder: number | undefined;
 
   constructor(root: string) {
     this.#root = root;
@@ -213,13 +216,7 @@ export class Workspace {
   entry(path: RelPath): FileEntry {
     const file = this.open(path);
     try {
-      const hash = createHash('sha256');
-      for (let left = file.size; left > 0;) {
-        const bytes = file.read(hashed);
-        hash.update(bytes);
-        left -= bytes.length;
-      }
-      return { path, mode: file.mode, size: file.size, sha256: hash.digest('hex') as Sha256 };
+      return { path, mode: file.mode, size: file.size, sha256: hashOf(file) };
     } finally {
       file.close();
     }
@@ -303,20 +300,20 @@ export class Workspace {
    * each belongs to root: whatever is swapped meanwhile, by whomever, the name leads to a folder of the workspace.
    */
   #within<T>(path: RelPath, use: (folder: string) => T): T {
-    let folder: number | undefined;
+    let opened: number | undefined;
     try {
-      folder = openSync(this.#root, folderOnly);
+      this.#rootFolder ??= openSync(this.#root, folderOnly);
       for (const segment of parentsOf(path)) {
-        const next = openSync(`/proc/self/fd/${folder}/${segment}`, folderOnly);
-        closeSync(folder);
-        folder = next;
-        checkFolder(fstatSync(folder), segment);
+        const next = openSync(`/proc/self/fd/${opened ?? this.#rootFolder}/${segment}`, folderOnly);
+        if (opened !== undefined) closeSync(opened);
+        opened = next;
+        checkFolder(fstatSync(opened), segment);
       }
-      return use(`/proc/self/fd/${folder}`);
+      return use(`/proc/self/fd/${opened ?? this.#rootFolder}`);
     } catch (error) {
       throw refusalOf(error);
     } finally {
-      if (folder !== undefined) closeSync(folder);
+      if (opened !== undefined) closeSync(opened);
     }
   }
 
@@ -409,6 +406,17 @@ function openFile(file: number, size: number, mode: number): OpenFile {
       open = false;
     },
   };
+}
+
+function hashOf(file: OpenFile): Sha256 {
+  if (file.size < hashed.length) return sha256(file.read(hashed));
+  const hash = createHash('sha256');
+  for (let left = file.size; left > 0;) {
+    const bytes = file.read(hashed);
+    hash.update(bytes);
+    left -= bytes.length;
+  }
+  return hash.digest('hex') as Sha256;
 }
 
 function writeAll(file: number, bytes: Uint8Array): void {

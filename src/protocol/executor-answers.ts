@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { CommandEnd } from './contract.ts';
+import type { CommandEnd } from './contract.ts';
 import {
   channelBounds,
   executorFailures,
@@ -8,131 +8,168 @@ import {
   frameRefusals,
   type ExecutorOp,
 } from './executor.ts';
-import { FileEntry, RelPath, Sha256 } from './primitives.ts';
+import { FileEntry, type RelPath, type Sha256 } from './primitives.ts';
+import {
+  amount,
+  anything,
+  byKind,
+  finite,
+  flag,
+  integer,
+  list,
+  literal,
+  nullable,
+  object,
+  oneOf,
+  optional,
+  record,
+  text,
+  type Fitting,
+  type Shape,
+} from './shape.ts';
 
 /**
- * What the supervisor in the container says, as the Kernel checks it. The executor takes only the types from here: what
- * it is told is in `executor.ts`.
+ * What the supervisor in the container says, as the Kernel checks it: frames by shapes, since each tool call has one;
+ * reports, which come a few times in a sandbox's life, by schemas. The executor takes only the types from here: what it
+ * is told is in `executor.ts`.
  */
 
-const hex32 = z.string().regex(/^[0-9a-f]{32}$/);
-const requestId = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
-const count = z.number().int().nonnegative();
-const mode = z.number().int().min(0).max(0o777);
-const AuditMark = z.strictObject({ n: count, at: z.number().nonnegative(), h: Sha256 });
+const hex32 = text({ max: 32, matches: /^[0-9a-f]{32}$/ });
+const hash = text<Sha256>({ max: 64, matches: /^[0-9a-f]{64}$/ });
+const requestId = integer(1);
+const count = integer(0);
+const mode = integer(0, 0o777);
+/** Of words that only people read; a frame bounds it. */
+const words = text({ max: channelBounds.frameBytes });
+const AuditMark = object({ n: count, at: amount, h: hash });
+
+const Ending: Shape<CommandEnd> = byKind('kind', {
+  exit: object({ kind: literal('exit'), code: integer(Number.MIN_SAFE_INTEGER) }),
+  signal: object({ kind: literal('signal'), signal: words }),
+  timeout: object({ kind: literal('timeout'), afterMs: finite }),
+  overflow: object({ kind: literal('overflow'), limitBytes: finite }),
+  oom: object({ kind: literal('oom') }),
+  'no-space': object({ kind: literal('no-space'), area: words }),
+  pids: object({ kind: literal('pids') }),
+  cancelled: object({ kind: literal('cancelled') }),
+  'spawn-failed': object({ kind: literal('spawn-failed'), errno: words }),
+  unknown: object({ kind: literal('unknown'), reason: words }),
+} satisfies Record<CommandEnd['kind'], Shape<CommandEnd>>);
 
 /** Answers that carry bytes say how many and their hash; the bytes come before, or behind the answer itself. */
-const carried = { size: count, sha256: Sha256 };
+const carried = { size: count, sha256: hash };
+
+const nothing: Shape<Readonly<Record<string, never>>> = object({});
 
 /** What each request is answered with. */
 export const executorResults = {
-  open: z.strictObject({ policy: Sha256 }),
-  place: z.strictObject({}),
+  open: object({ policy: hash }),
+  place: nothing,
   /** Digest of the canonical manifest of everything placed. */
-  seal: z.strictObject({ files: count, bytes: count, manifest: Sha256 }),
+  seal: object({ files: count, bytes: count, manifest: hash }),
   /** An `InsideReport` as JSON. */
-  probe: z.strictObject(carried),
-  read: z.strictObject({ ...carried, mode }),
-  write: z.strictObject({ sha256: Sha256 }),
-  run: z.strictObject({
+  probe: object(carried),
+  read: object({ ...carried, mode }),
+  write: object({ sha256: hash }),
+  run: object({
     ...carried,
-    end: CommandEnd,
-    cut: z.boolean(),
-    durationMs: z.number().nonnegative(),
-    peakMemory: count.nullable(),
+    end: Ending,
+    cut: flag,
+    durationMs: amount,
+    peakMemory: nullable(count),
     killed: count,
     /** Two scans of the process table in a row without a worker process. */
-    empty: z.boolean(),
+    empty: flag,
   }),
-  deny: z.strictObject({}),
-  quiesce: z.strictObject({ empty: z.boolean(), killed: count, ms: z.number().nonnegative() }),
+  deny: nothing,
+  quiesce: object({ empty: flag, killed: count, ms: amount }),
   /** A `WorkspaceReport` as JSON. */
-  manifest: z.strictObject(carried),
+  manifest: object(carried),
   /** A `WorkspaceReport` as JSON; the files come before it, each announced by its `part`. */
-  collect: z.strictObject(carried),
-  audit: z.strictObject({ ...carried, entries: count, head: Sha256 }),
-} as const satisfies Record<ExecutorOp, z.ZodType>;
-export type ExecutorResult<O extends ExecutorOp> = z.infer<(typeof executorResults)[O]>;
+  collect: object(carried),
+  audit: object({ ...carried, entries: count, head: hash }),
+} as const satisfies Record<ExecutorOp, Shape<unknown>>;
+export type ExecutorResult<O extends ExecutorOp> = Fitting<(typeof executorResults)[O]>;
 
 /** How full a writable area is; bytes and files. Null where it could not be read. */
-export const AreaUse = z.strictObject({
-  path: z.string().max(64),
-  size: count.nullable(),
-  used: count.nullable(),
-  inodes: count.nullable(),
-  inodesUsed: count.nullable(),
+const AreaUse = object({
+  path: text({ max: 64 }),
+  size: nullable(count),
+  used: nullable(count),
+  inodes: nullable(count),
+  inodesUsed: nullable(count),
 });
-export type AreaUse = z.infer<typeof AreaUse>;
+export type AreaUse = Fitting<typeof AreaUse>;
 
 /** What the container uses at one moment. Bytes and microseconds; null is "unavailable", never 0. */
-export const ResourceSample = z.strictObject({
+export const ResourceSample = object({
   /** Milliseconds since the supervisor began. */
   at: count,
-  memory: count.nullable(),
+  memory: nullable(count),
   /** Highest use of the container's life so far, by the kernel. */
-  memoryPeak: count.nullable(),
+  memoryPeak: nullable(count),
   /** Highest use seen since the last sample. */
-  memoryHighest: count.nullable(),
-  oomKills: count.nullable(),
-  cpuUs: count.nullable(),
-  throttledUs: count.nullable(),
-  pids: count.nullable(),
-  pidsHighest: count.nullable(),
-  pidsRefused: count.nullable(),
-  areas: z.array(AreaUse).max(8),
+  memoryHighest: nullable(count),
+  oomKills: nullable(count),
+  cpuUs: nullable(count),
+  throttledUs: nullable(count),
+  pids: nullable(count),
+  pidsHighest: nullable(count),
+  pidsRefused: nullable(count),
+  areas: list(AreaUse, { max: 8 }),
 });
-export type ResourceSample = z.infer<typeof ResourceSample>;
+export type ResourceSample = Fitting<typeof ResourceSample>;
 
-const fromEnvelope = { v: z.literal(executorProtocol), n: hex32, e: count };
+const fromEnvelope = { v: literal(executorProtocol), n: hex32, e: count };
 /** How many raw bytes follow the frame. */
-const behind = z.number().int().min(1).max(channelBounds.chunkBytes);
+const behind = integer(1, channelBounds.chunkBytes);
 
-export const FromExecutor = z.discriminatedUnion('t', [
-  z.strictObject({
+export const FromExecutor = byKind('t', {
+  welcome: object({
     ...fromEnvelope,
-    t: z.literal('welcome'),
+    t: literal('welcome'),
     /** Hash of the executor's own file, read at its start. */
-    executor: Sha256,
-    node: z.string().max(64),
-    phase: z.enum(executorPhases),
+    executor: hash,
+    node: text({ max: 64 }),
+    phase: oneOf(executorPhases),
     entries: count,
-    head: Sha256,
+    head: hash,
   }),
   /** A frame was not accepted. Not an answer: the frame's author may be somebody else. */
-  z.strictObject({ ...fromEnvelope, t: z.literal('refused'), reason: z.enum(frameRefusals), a: AuditMark.nullable() }),
-  z.strictObject({ ...fromEnvelope, t: z.literal('beat'), phase: z.enum(executorPhases), use: ResourceSample }),
+  refused: object({ ...fromEnvelope, t: literal('refused'), reason: oneOf(frameRefusals), a: nullable(AuditMark) }),
+  beat: object({ ...fromEnvelope, t: literal('beat'), phase: oneOf(executorPhases), use: ResourceSample }),
   /** A command has been started; its answer follows. */
-  z.strictObject({ ...fromEnvelope, t: z.literal('started'), id: requestId, a: AuditMark }),
+  started: object({ ...fromEnvelope, t: literal('started'), id: requestId, a: AuditMark }),
   /** So many bytes come for an answer, behind this frame and the `data` after it: of a file, or what `done` speaks of. */
-  z.strictObject({
+  part: object({
     ...fromEnvelope,
-    t: z.literal('part'),
+    t: literal('part'),
     id: requestId,
-    size: count.max(channelBounds.fileBytes),
-    file: z.strictObject({ path: RelPath, mode }).nullable(),
-    p: behind.optional(),
+    size: integer(0, channelBounds.fileBytes),
+    file: nullable(object({ path: text<RelPath>({ min: 1, max: 1024 }), mode })),
+    p: optional(behind),
   }),
-  z.strictObject({ ...fromEnvelope, t: z.literal('data'), id: requestId, seq: count, p: behind }),
-  z.strictObject({
+  data: object({ ...fromEnvelope, t: literal('data'), id: requestId, seq: count, p: behind }),
+  done: object({
     ...fromEnvelope,
-    t: z.literal('done'),
+    t: literal('done'),
     id: requestId,
-    /** Parsed with `executorResults` of the request's kind. */
-    result: z.record(z.string(), z.unknown()),
-    a: AuditMark.nullable(),
+    /** Has the shape that `executorResults` names for the request's kind. */
+    result: record(/^/, anything),
+    a: nullable(AuditMark),
     /** The whole of what it speaks of follows, where that is little enough for one frame. */
-    p: behind.optional(),
+    p: optional(behind),
   }),
-  z.strictObject({
+  fail: object({
     ...fromEnvelope,
-    t: z.literal('fail'),
+    t: literal('fail'),
     id: requestId,
-    code: z.enum(executorFailures),
-    message: z.string().max(1024),
-    a: AuditMark.nullable(),
+    code: oneOf(executorFailures),
+    message: text({ max: 1024 }),
+    a: nullable(AuditMark),
   }),
-]);
-export type FromExecutor = z.infer<typeof FromExecutor>;
+});
+export type FromExecutor = Fitting<typeof FromExecutor>;
 
 /** The workspace as the supervisor sees it; `odd` names what is no regular file, or has a foreign owner or links. */
 export const WorkspaceReport = z.strictObject({

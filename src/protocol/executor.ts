@@ -135,7 +135,7 @@ const toEnvelope = {
 /** How many raw bytes follow the frame. */
 const behind = integer(1, channelBounds.upChunkBytes);
 
-export const ToExecutor = byKind({
+export const ToExecutor = byKind('t', {
   hello: object({ ...toEnvelope, t: literal('hello') }),
   beat: object({ ...toEnvelope, t: literal('beat') }),
   open: object({
@@ -250,9 +250,15 @@ export function auditGenesis(nonce: string): Sha256 {
   return sha256(`escrow audit ${executorProtocol} ${nonce}`);
 }
 
+/** An entry's canonical JSON; its own members are put in order here, as there is one for each tool call. */
+export function auditText({ at, id, n, op, phase, request, result }: AuditEntry): string {
+  const said = `"request":${canonicalJson(request)},"result":${canonicalJson(result)}`;
+  return `{"at":${JSON.stringify(at)},"id":${id},"n":${n},"op":"${op}","phase":"${phase}",${said}}`;
+}
+
 /** The next head. Both sides compute it from what they themselves sent or received, so a head vouches for content. */
 export function auditNext(head: Sha256, entry: AuditEntry): Sha256 {
-  return auditNextText(head, canonicalJson(entry));
+  return auditNextText(head, auditText(entry));
 }
 
 /** The same, of an entry's canonical JSON. */
@@ -265,11 +271,13 @@ export function isAudited(op: ExecutorOp): boolean {
   return op !== 'place' && op !== 'audit' && op !== 'probe';
 }
 
+/** What is the same for each request, and how a payload was cut into frames, which is nobody's business. */
+const notAudited: ReadonlySet<string> = new Set(['v', 'n', 'e', 'k', 't', 'id', 'p']);
+
 /** What the audit says about a request: its parameters without the envelope. */
 export function auditRequest(request: ExecutorRequest): Readonly<Record<string, unknown>> {
-  const { v: _v, n: _n, e: _e, k: _k, t: _t, id: _id, ...parameters } = request;
-  // How a payload was cut into frames is nobody's business.
-  if ('p' in parameters) delete parameters.p;
+  const parameters: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(request)) if (!notAudited.has(name)) parameters[name] = value;
   return parameters;
 }
 

@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Sha256 } from './primitives.ts';
 
 /** SHA-256 of bytes, or of a string's UTF-8. */
 export function sha256(bytes: Uint8Array | string): Sha256 {
-  return createHash('sha256').update(bytes).digest('hex') as Sha256;
+  return hash('sha256', bytes, 'hex') as Sha256;
 }
 
 /** JSON with sorted keys and no spaces; `undefined` members are left out. Throws on what JSON cannot hold. */

@@ -1,7 +1,8 @@
 /**
- * Checks of untrusted JSON, for the one program that is carried into every sandbox: the executor has no packages, so
- * that a careful person can read all of it, and constructs nothing at its start that costs a container's time (the
- * schemas of the Kernel's own library took 50 ms of processor there). A shape changes nothing; it only looks.
+ * Checks of untrusted JSON for the channel between Kernel and executor. The executor is carried into every sandbox and
+ * has no packages, so that a careful person can read all of it, and constructs nothing at its start that costs a
+ * container's time (the schemas of the Kernel's own library took 50 ms of processor there); and each tool call is
+ * checked on both sides. A shape changes nothing; it only looks.
  */
 export interface Shape<T> {
   /** Undefined where the value fits; else where it does not: `''` for itself, `.size` for a member. */
@@ -55,6 +56,9 @@ export function integer(min: number, max: number = Number.MAX_SAFE_INTEGER): Sha
 }
 
 export const finite: Shape<number> = shapeOf((value) => Number.isFinite(value));
+
+/** Not negative, and finite. */
+export const amount: Shape<number> = shapeOf((value) => Number.isFinite(value) && (value as number) >= 0);
 
 export function literal<const T extends string | number | boolean>(wanted: T): Shape<T> {
   return shapeOf((value) => value === wanted);
@@ -130,14 +134,17 @@ export function object<const M extends Members>(members: M): Shape<ObjectOf<M>> 
   };
 }
 
-/** One of several objects, told apart by the text in their member `t`. */
-export function byKind<const K extends Readonly<Record<string, Shape<unknown>>>>(kinds: K): Shape<Fitting<K[keyof K]>> {
+/** One of several objects, told apart by the text in the named member. */
+export function byKind<const K extends Readonly<Record<string, Shape<unknown>>>>(
+  member: string,
+  kinds: K,
+): Shape<Fitting<K[keyof K]>> {
   return {
     misfit: (value) => {
       if (!isRecord(value)) return '';
-      const kind = value['t'];
+      const kind = value[member];
       const shape = typeof kind === 'string' && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
-      return shape === undefined ? '.t' : shape.misfit(value);
+      return shape === undefined ? `.${member}` : shape.misfit(value);
     },
   };
 }

@@ -9,11 +9,13 @@ export interface TextFile {
   readonly eol: '\n' | '\r\n';
 }
 
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
 /** Null where the bytes are not UTF-8 text (or hold NUL): such a file is not edited as text. */
 export function decodeText(bytes: Uint8Array): TextFile | null {
   let text: string;
   try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    text = strictUtf8.decode(bytes);
   } catch {
     return null;
   }
@@ -28,6 +30,7 @@ export function encodeText(file: TextFile): Uint8Array {
 }
 
 function textFile(bom: boolean, raw: string): TextFile {
+  if (!raw.includes('\r\n')) return { bom, raw, lf: raw, eol: '\n' };
   const crlf = raw.split('\r\n').length - 1;
   const newlines = raw.split('\n').length - 1;
   return { bom, raw, lf: raw.replaceAll('\r\n', '\n'), eol: crlf > newlines - crlf ? '\r\n' : '\n' };

@@ -19,12 +19,14 @@ import {
 } from '../../protocol/executor-answers.ts';
 import { FrameReader } from '../../protocol/frame-reader.ts';
 import { unreachable } from '../../protocol/primitives.ts';
+import { fits } from '../../protocol/shape.ts';
 import type { AuditChain } from './audit-chain.ts';
 import { Demux } from './demux.ts';
 import { Incoming } from './incoming.ts';
 import { SandboxFault, type ChannelEnd, type CollectedFile } from './port.ts';
 
 const newline = Buffer.from('\n');
+const noBytes = new Uint8Array();
 /** As many as a policy can make writable. */
 const collectedFiles = 256;
 /** What the supervisor wrote to stderr: a crash report at most. */
@@ -131,7 +133,8 @@ export class Channel {
   #resolveEnded: (end: ChannelEnd) => void = () => {};
   #diagnostics = '';
   #behind: Behind | undefined;
-  #sending: Promise<unknown> = Promise.resolve();
+  /** The last of what could not be written at once; undefined where nothing waits. Never rejects. */
+  #sending: Promise<void> | undefined;
 
   constructor(options: ChannelOptions) {
     this.#options = options;
@@ -173,18 +176,18 @@ export class Channel {
   }
 
   /**
-   * Sends a request and waits for its answer. Throws ExecutorRefusal, SandboxFault `channel`. The answer is awaited
-   * even where nobody waits for it any more: it belongs to the audit.
+   * Sends a request and waits for its answer. Rejects with ExecutorRefusal, SandboxFault `channel` or `invalid`. The
+   * answer is awaited even where nobody waits for it any more: it belongs to the audit.
    */
-  async request<O extends ExecutorOp>(
+  request<O extends ExecutorOp>(
     op: O,
     parameters: RequestParameters<O>,
-    { payload, deadlineMs = answerMs, onId }: RequestOptions = {},
+    { payload = noBytes, deadlineMs = answerMs, onId }: RequestOptions = {},
   ): Promise<Answer<O>> {
-    if (this.#end !== undefined) throw this.#gone();
+    if (this.#end !== undefined) return Promise.reject(this.#gone());
     const id = this.#nextId;
     this.#nextId += 1;
-    const behind = payload === undefined ? 0 : Math.min(payload.length, channelBounds.upChunkBytes);
+    const behind = Math.min(payload.length, channelBounds.upChunkBytes);
     const request = {
       ...this.#envelope(),
       t: op,
@@ -194,14 +197,27 @@ export class Channel {
     } as unknown as ExecutorRequest;
     // A frame that the supervisor would not take would never be answered.
     const misfit = ToExecutor.misfit(request);
-    if (misfit !== undefined) throw new SandboxFault('invalid', `${op}: ${misfit} does not fit the protocol`);
+    if (misfit !== undefined) {
+      return Promise.reject(new SandboxFault('invalid', `${op}: ${misfit} does not fit the protocol`));
+    }
     onId?.(id);
-    let late: NodeJS.Timeout | undefined;
-    const answered = new Promise<Answer<ExecutorOp>>((resolve, reject) => {
+    return new Promise<Answer<ExecutorOp>>((resolve, reject) => {
+      let late: NodeJS.Timeout | undefined;
+      let over = false;
+      const finish = (): void => {
+        over = true;
+        clearTimeout(late);
+      };
       this.#pending.set(id, {
         request,
-        settle: resolve,
-        fail: reject,
+        settle: (answer) => {
+          finish();
+          resolve(answer);
+        },
+        fail: (error) => {
+          finish();
+          reject(error);
+        },
         progress: () => late?.refresh(),
         files: [],
         incoming: undefined,
@@ -210,19 +226,11 @@ export class Channel {
         seq: 0,
         started: false,
       });
+      this.#inTurn(request, payload, () => {
+        // Its time runs from when all of it is on its way.
+        if (!over) late = setTimeout(() => this.#finish({ kind: 'silent', ms: deadlineMs }), deadlineMs);
+      });
     });
-    answered.catch(() => {});
-    // Parts must follow their request before any other: uploads take turns.
-    const sent = this.#sending.then(() => this.#upload(request, payload));
-    this.#sending = sent.catch(() => {});
-    try {
-      // Its time runs from when all of it is on its way.
-      await Promise.race([sent, answered]);
-      late = setTimeout(() => this.#finish({ kind: 'silent', ms: deadlineMs }), deadlineMs);
-      return await answered;
-    } finally {
-      clearTimeout(late);
-    }
   }
 
   cancel(id: number): void {
@@ -234,22 +242,43 @@ export class Channel {
     this.#finish({ kind: 'closed-by-us' });
   }
 
-  async #upload(request: ExecutorRequest, payload: Uint8Array = new Uint8Array()): Promise<void> {
-    if (this.#end !== undefined) return;
+  /** Parts must follow their request before any other: what can't be written at once has others wait. */
+  #inTurn(request: ExecutorRequest, payload: Uint8Array, sent: () => void): void {
+    const upload = (): Promise<void> | undefined => this.#upload(request, payload);
+    const sending = this.#sending === undefined ? upload() : this.#sending.then(upload);
+    if (sending === undefined) {
+      sent();
+      return;
+    }
+    const turn = sending.then(() => {
+      if (this.#sending === turn) this.#sending = undefined;
+      sent();
+    });
+    this.#sending = turn;
+  }
+
+  /** Undefined where all of it could be written at once. */
+  #upload(request: ExecutorRequest, payload: Uint8Array): Promise<void> | undefined {
+    if (this.#end !== undefined) return undefined;
     this.#options.at?.(`frame-before-${request.t}`);
     const whole = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
     const first = whole.subarray(0, channelBounds.upChunkBytes);
-    let free = this.#writeFrame(request, first);
+    const free = this.#writeFrame(request, first);
     this.#options.at?.(`frame-sent-${request.t}`);
-    for (let offset = first.length, seq = 0; ; seq += 1) {
+    return free && first.length === whole.length ? undefined : this.#uploadRest(request.id, whole, first.length, free);
+  }
+
+  async #uploadRest(id: number, whole: Buffer, from: number, wasFree: boolean): Promise<void> {
+    let free = wasFree;
+    for (let offset = from, seq = 0; ; seq += 1) {
       // What is long must not pile up in memory.
       if (!free && this.#end === undefined) {
         await Promise.race([once(this.#options.stream, 'drain').catch(() => {}), this.ended]);
       }
       // It has been refused: the rest is of no use to anybody.
-      if (offset >= whole.length || !this.#pending.has(request.id)) return;
+      if (offset >= whole.length || !this.#pending.has(id)) return;
       const part = whole.subarray(offset, offset + channelBounds.upChunkBytes);
-      free = this.#writeFrame({ ...this.#envelope(), t: 'data', id: request.id, seq, p: part.length }, part);
+      free = this.#writeFrame({ ...this.#envelope(), t: 'data', id, seq, p: part.length }, part);
       offset += part.length;
     }
   }
@@ -311,12 +340,11 @@ export class Channel {
       this.#fault('a line that is no JSON');
       return 0;
     }
-    const parsed = FromExecutor.safeParse(value);
-    if (!parsed.success) {
+    if (!fits(FromExecutor, value)) {
       this.#fault('a frame that is not in the protocol');
       return 0;
     }
-    const frame = parsed.data;
+    const frame = value;
     if (frame.n !== this.#options.nonce) {
       this.#fault('a frame with a foreign nonce');
       return 0;
@@ -450,19 +478,22 @@ export class Channel {
   /** An answer with everything that it speaks of. */
   #done(pending: Pending, frame: Extract<FromExecutor, { t: 'done' }>): void {
     const { request, carried, incoming, files } = pending;
-    const parsed = executorResults[request.t].safeParse(frame.result);
+    const { result } = frame;
     const { bytes, sha256 } = (carried ?? new Incoming(0, null)).whole();
-    const announced = frame.result as { size?: unknown; sha256?: unknown };
-    const carries = 'size' in announced;
-    const asAnnounced = carries ? announced.size === bytes.length && announced.sha256 === sha256 : bytes.length === 0;
-    if (!parsed.success || !asAnnounced || incoming !== undefined) {
+    const asAnnounced =
+      'size' in result ? result['size'] === bytes.length && result['sha256'] === sha256 : bytes.length === 0;
+    if (
+      !fits<ExecutorResult<ExecutorOp>>(executorResults[request.t], result) ||
+      !asAnnounced ||
+      incoming !== undefined
+    ) {
       this.#fault('an answer that is not what was announced');
       return;
     }
     this.#pending.delete(frame.id);
     this.#options.at?.(`frame-answered-${request.t}`);
     if (isAudited(request.t)) this.#options.chain.add(frame.a, 'done', request, frame.result);
-    pending.settle({ result: parsed.data, bytes, files });
+    pending.settle({ result, bytes, files });
   }
 
   #take(id: number): Pending | undefined {

@@ -1,5 +1,9 @@
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
+import { sha256 } from '../../protocol/hash.ts';
 import type { RelPath, Sha256 } from '../../protocol/primitives.ts';
+
+/** Up to here, hashing all of it at its end is cheaper than a hash that goes along. */
+const hashedAtOnce = 64 * 1024;
 
 /**
  * Bytes that were announced, put in place and hashed as they come. The memory is taken at once, but only what has come
@@ -8,11 +12,12 @@ import type { RelPath, Sha256 } from '../../protocol/primitives.ts';
 export class Incoming {
   readonly file: { readonly path: RelPath; readonly mode: number } | null;
   readonly #bytes: Buffer;
-  readonly #hash = createHash('sha256');
+  readonly #hash: Hash | undefined;
   #filled = 0;
 
   constructor(size: number, file: Incoming['file']) {
-    this.#bytes = Buffer.allocUnsafeSlow(size);
+    this.#bytes = Buffer.allocUnsafe(size);
+    this.#hash = size > hashedAtOnce ? createHash('sha256') : undefined;
     this.file = file;
   }
 
@@ -26,12 +31,12 @@ export class Incoming {
     if (bytes.length > this.missing) throw new RangeError('more bytes than were announced');
     bytes.copy(this.#bytes, this.#filled);
     this.#filled += bytes.length;
-    this.#hash.update(bytes);
+    this.#hash?.update(bytes);
   }
 
   /** Once. Throws where some are missing. */
   whole(): { readonly bytes: Buffer; readonly sha256: Sha256 } {
     if (this.missing > 0) throw new RangeError('not all bytes have come');
-    return { bytes: this.#bytes, sha256: this.#hash.digest('hex') as Sha256 };
+    return { bytes: this.#bytes, sha256: (this.#hash?.digest('hex') as Sha256 | undefined) ?? sha256(this.#bytes) };
   }
 }

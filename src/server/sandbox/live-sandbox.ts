@@ -215,27 +215,30 @@ export class LiveSandbox implements Sandbox {
   }
 
   /** An aborted wait gives up waiting; the answer is still taken for the audit when it comes. */
-  async #ask<O extends ExecutorOp>(
+  #ask<O extends ExecutorOp>(
     op: O,
     parameters: RequestParameters<O>,
     options: RequestOptions = {},
     signal?: AbortSignal,
   ): Promise<Answer<O>> {
-    if (signal?.aborted === true) throw new SandboxFault('cancelled', 'cancelled before it was sent');
-    const answer = this.#parts.channel.request(op, parameters, options);
-    let onAbort: (() => void) | undefined;
-    const aborted = new Promise<never>((_, reject) => {
-      onAbort = () => reject(new SandboxFault('cancelled', 'cancelled'));
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted === true) {
+        reject(new SandboxFault('cancelled', 'cancelled before it was sent'));
+        return;
+      }
+      const onAbort = (): void => reject(new SandboxFault('cancelled', 'cancelled'));
       signal?.addEventListener('abort', onAbort, { once: true });
+      this.#parts.channel.request(op, parameters, options).then(
+        (answer) => {
+          signal?.removeEventListener('abort', onAbort);
+          resolve(answer);
+        },
+        (error: unknown) => {
+          signal?.removeEventListener('abort', onAbort);
+          reject(faultOf(error));
+        },
+      );
     });
-    try {
-      return await (signal === undefined ? answer : Promise.race([answer, aborted]));
-    } catch (error) {
-      answer.catch(() => {});
-      throw faultOf(error);
-    } finally {
-      if (onAbort !== undefined) signal?.removeEventListener('abort', onAbort);
-    }
   }
 }
 

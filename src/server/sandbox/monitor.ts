@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { ResourceSample } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
+import { fits } from '../../protocol/shape.ts';
 import { MemoryReading } from '../../protocol/views.ts';
 
 /** Design 20: 8 MiB. At some 900 bytes every 2 s that is five hours; then it says that it is full, and stops. */
@@ -12,7 +13,11 @@ const headerBytes = 26;
 
 /** One line of the monitor. `host` null: this machine was not asked yet, or did not tell. */
 export const MonitorRecord = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('sample'), use: ResourceSample, host: MemoryReading.nullable() }),
+  z.strictObject({
+    kind: z.literal('sample'),
+    use: z.custom<ResourceSample>((value) => fits(ResourceSample, value)),
+    host: MemoryReading.nullable(),
+  }),
   /** The bound was reached: what came after is not here. */
   z.strictObject({ kind: z.literal('full') }),
 ]);

@@ -53,7 +53,7 @@ describe('a shape', () => {
   });
 
   it('does not take a member of the prototype for one of the object', () => {
-    const kinds = byKind({ a: object({ t: literal('a') }) });
+    const kinds = byKind('t', { a: object({ t: literal('a') }) });
     expect(kinds.misfit({ t: 'constructor' })).toBe('.t');
     expect(object({ toString: optional(flag) }).misfit({})).toBeUndefined();
     const extra = JSON.parse('{"t":"a","__proto__":{"t":"a"}}') as unknown;
