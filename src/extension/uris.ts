@@ -4,6 +4,7 @@ import { artefactScheme, workspaceScheme } from './ids.ts';
 /** The parts of a URI that carry meaning here; `vscode.Uri` has them too. */
 export interface UriParts {
   readonly scheme: string;
+  readonly authority: string;
   readonly path: string;
   readonly query: string;
 }
@@ -34,7 +35,7 @@ export function formatArtefactUri(uri: ArtefactUri): UriParts {
     query.set('candidate', uri.candidate);
     query.set('side', uri.side);
   }
-  return { scheme: artefactScheme, path: `/${uri.path}`, query: query.toString() };
+  return { scheme: artefactScheme, authority: '', path: `/${uri.path}`, query: query.toString() };
 }
 
 /** Undefined when it is not one of ours: such a URI may come from anywhere. */
@@ -53,9 +54,12 @@ export function parseArtefactUri(uri: UriParts): ArtefactUri | undefined {
   return { kind: 'candidate', session: session.data, candidate: candidate.data, side, ...shared };
 }
 
-/** `escrow:/<session>/<path>`: the Kernel-owned workspace of a session, live while an attempt runs. */
+/**
+ * `escrow://<session>/<path>`: the Kernel-owned workspace of a session, live while an attempt runs. The session is no
+ * part of the path, which is what people read above an editor.
+ */
 export function formatWorkspaceUri(uri: WorkspaceUri): UriParts {
-  return { scheme: workspaceScheme, path: `/${uri.session}/${uri.path}`, query: '' };
+  return { scheme: workspaceScheme, authority: uri.session, path: `/${uri.path}`, query: '' };
 }
 
 /** Also for folders: `path` is null for the root of a session's workspace. */
@@ -63,10 +67,9 @@ export function parseWorkspaceUri(
   uri: UriParts,
 ): { readonly session: SessionId; readonly path: RelPath | null } | undefined {
   if (uri.scheme !== workspaceScheme) return undefined;
-  const match = /^\/([^/]+)(?:\/(.*))?$/.exec(uri.path);
-  const session = SessionId.safeParse(match?.[1]);
+  const session = SessionId.safeParse(uri.authority);
   if (!session.success) return undefined;
-  const rest = match?.[2] ?? '';
+  const rest = uri.path.replace(/^\//, '');
   if (rest === '') return { session: session.data, path: null };
   const path = RelPath.safeParse(rest.replace(/\/$/, ''));
   return path.success ? { session: session.data, path: path.data } : undefined;

@@ -87,14 +87,3 @@ test('a folder that is not trusted starts no Kernel and says so', async () => {
   await window.openFile('utc-timestamp.contract.jsonc');
   expect(await readEndpoint(home)).toBeUndefined();
 });
-
-test('a Kernel that cannot start leaves one plain sentence and a way on', async () => {
-  const { workbench, repo } = await startJourney({ machineSettings: { 'escrow.kernel.node': '/nowhere/node' } });
-  const window = await workbench.open(repo);
-  await window.openEscrow();
-  await welcome(window, 'The Kernel could not be started');
-  await window.statusBarItem().getByText('not connected').waitFor();
-  await window.screenshot('welcome-lost-dark');
-  await window.command('Escrow: Start Kernel');
-  await window.notification().getByText('/nowhere/node').waitFor();
-});

@@ -20,7 +20,7 @@ function withoutImages({ path }: EngineCall): Misdeed | undefined {
   return path.startsWith('/images/') ? { kind: 'answer', status: 404, body: { message: 'No such image' } } : undefined;
 }
 
-test('no engine, a model of a cloud, no image: each says what to do, and a session starts once it is done', async () => {
+test('no Node, no engine, a model of a cloud, no image: each says what to do, and a session starts once it is done', async () => {
   const engine = await engineBetween();
   await engine.goAway();
   const cloud = { name: 'kimi-k2:1t-cloud', remote_model: 'kimi-k2:1t', remote_host: 'https://ollama.com:443' };
@@ -29,11 +29,20 @@ test('no engine, a model of a cloud, no image: each says what to do, and a sessi
     await engine.close();
     await ollama.close();
   });
+  const hosts = { 'escrow.engine.host': engine.address, 'escrow.inference.ollamaHost': ollama.host };
   const { workbench, repo } = await startJourney({
-    machineSettings: { 'escrow.engine.host': engine.address, 'escrow.inference.ollamaHost': ollama.host },
+    machineSettings: { ...hosts, 'escrow.kernel.node': '/nowhere/node' },
   });
   const window = await workbench.open(repo, { width: 1100, height: 760 });
   await window.openEscrow();
+  await window.pane('Sessions').getByText('The Kernel could not be started with /nowhere/node').waitFor();
+  await window.statusBarItem().getByText('not connected').waitFor();
+  await window.pane('Health').getByRole('button', { name: 'Start Kernel' }).click();
+  await window.notification().getByText('Set escrow.kernel.node to a Node of version 22 or newer').waitFor();
+  await show(window, 'node');
+  await workbench.setMachine(hosts);
+  await window.notificationButton('Start Kernel').click();
+
   await window.row('Health', /Container engine.*does not answer/).waitFor();
   await window.row('Health', /^Start Docker or Podman$/).waitFor();
   await window.row('Health', /Sandbox image.*not known/).waitFor();

@@ -22,7 +22,7 @@ export class WorkspaceFiles implements vscode.FileSystemProvider {
   readonly #changed = new vscode.EventEmitter<vscode.FileChangeEvent[]>();
   readonly onDidChangeFile = this.#changed.event;
   readonly #seen = new Map<string, Seen>();
-  /** Paths that an editor shows, by session: only these are read again. */
+  /** URIs that an editor shows, with how often: only these are read again. */
   readonly #watched = new Map<string, number>();
 
   constructor(link: KernelLink, now: () => number) {
@@ -37,7 +37,7 @@ export class WorkspaceFiles implements vscode.FileSystemProvider {
       return parsed?.session === session;
     });
     for (const document of open) {
-      const before = this.#seen.get(document.uri.path)?.sha256;
+      const before = this.#seen.get(document.uri.toString())?.sha256;
       try {
         const after = await this.#read(document.uri);
         if (after.sha256 !== before) this.#changed.fire([{ type: vscode.FileChangeType.Changed, uri: document.uri }]);
@@ -49,16 +49,16 @@ export class WorkspaceFiles implements vscode.FileSystemProvider {
   }
 
   watch(uri: vscode.Uri): vscode.Disposable {
-    this.#watched.set(uri.path, (this.#watched.get(uri.path) ?? 0) + 1);
+    this.#watched.set(uri.toString(), (this.#watched.get(uri.toString()) ?? 0) + 1);
     return {
       dispose: () => {
-        const left = (this.#watched.get(uri.path) ?? 1) - 1;
+        const left = (this.#watched.get(uri.toString()) ?? 1) - 1;
         if (left > 0) {
-          this.#watched.set(uri.path, left);
+          this.#watched.set(uri.toString(), left);
           return;
         }
-        this.#watched.delete(uri.path);
-        this.#seen.delete(uri.path);
+        this.#watched.delete(uri.toString());
+        this.#seen.delete(uri.toString());
       },
     };
   }
@@ -67,7 +67,7 @@ export class WorkspaceFiles implements vscode.FileSystemProvider {
     const parsed = parseWorkspaceUri(uri);
     if (parsed === undefined) throw vscode.FileSystemError.FileNotFound(uri);
     if (parsed.path === null) return { type: vscode.FileType.Directory, ctime: 0, mtime: 0, size: 0 };
-    const seen = this.#seen.get(uri.path) ?? (await this.#read(uri));
+    const seen = this.#seen.get(uri.toString()) ?? (await this.#read(uri));
     return {
       type: vscode.FileType.File,
       ctime: 0,
@@ -118,14 +118,14 @@ export class WorkspaceFiles implements vscode.FileSystemProvider {
     if (parsed === undefined || parsed.path === null) throw vscode.FileSystemError.FileNotFound(uri);
     const { session, path } = parsed;
     const answer = await this.#request(uri, () => this.#link.request('workspace/read', { session, path }));
-    const before = this.#seen.get(uri.path);
+    const before = this.#seen.get(uri.toString());
     if (before?.sha256 === answer.sha256) return before;
     const seen: Seen = {
       sha256: answer.sha256,
       bytes: Buffer.from(answer.base64, 'base64'),
       mtime: Math.max(this.#now(), (before?.mtime ?? 0) + 1),
     };
-    this.#seen.set(uri.path, seen);
+    this.#seen.set(uri.toString(), seen);
     return seen;
   }
 

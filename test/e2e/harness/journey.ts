@@ -9,7 +9,7 @@ import { prepareContract, turns } from '../../fixtures/journey.ts';
 import { endKernel, makeHome, testHello } from '../../fixtures/kernel.ts';
 import { root } from '../../../scripts/lib/root.ts';
 import type { SmallDisk } from '../../fixtures/small-disk.ts';
-import { guardFolder, guardHome, guardMount } from './guard.ts';
+import { guardFolder, guardHome, guardMount } from '../../fixtures/run-guard.ts';
 import { phase } from './phases.ts';
 import type { WorkbenchWindow } from './window.ts';
 import { Workbench, type OpenOptions, type WindowOptions, type WorkbenchOptions } from './workbench.ts';

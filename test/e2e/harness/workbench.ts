@@ -8,8 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { chromium, type Browser } from 'playwright-core';
 import { findChromium, serverFolder } from '../../../scripts/setup-workbench.ts';
 import { root } from '../../../scripts/lib/root.ts';
-import { guardFolder, guardProcess } from './guard.ts';
-import { descendants, isRunning } from './processes.ts';
+import { guardFolder, guardProcess } from '../../fixtures/run-guard.ts';
+import { descendants, isRunning } from '../../fixtures/processes.ts';
 import { phase } from './phases.ts';
 import { until } from './until.ts';
 import { WorkbenchWindow } from './window.ts';
@@ -209,12 +209,21 @@ export class Workbench {
 
   /** Sets what the windows that are opened from now on find. What an earlier call set is gone, environment apart. */
   async configure(options: WindowOptions): Promise<void> {
-    const at = (name: string): string => path.join(this.folder, 'user', name, 'settings.json');
-    await writeFile(at('User'), JSON.stringify({ ...quietSettings, ...options.settings }, null, 1));
-    await writeFile(at('Machine'), JSON.stringify(options.machineSettings ?? {}));
+    const user = { ...quietSettings, ...options.settings };
+    await writeFile(this.#settingsFile('User'), JSON.stringify(user, null, 1));
+    await this.setMachine(options.machineSettings ?? {});
     const set = once(this.server, 'message', { signal: AbortSignal.timeout(20_000) });
     this.server.send({ environment: options.environment ?? {} });
     await set;
+  }
+
+  /** Sets the settings of the machine; windows that are open see the change. */
+  async setMachine(settings: Readonly<Record<string, unknown>>): Promise<void> {
+    await writeFile(this.#settingsFile('Machine'), JSON.stringify(settings));
+  }
+
+  #settingsFile(scope: 'User' | 'Machine'): string {
+    return path.join(this.folder, 'user', scope, 'settings.json');
   }
 
   async #launch(): Promise<Browser> {

@@ -22,14 +22,18 @@ describe('artefact URIs', () => {
   });
 
   test.each([
-    ['another scheme', { scheme: 'file', path: '/x', query: `sha256=${sha256}&size=1` }],
-    ['no hash', { scheme: 'escrow-artefact', path: '/x', query: 'size=1' }],
-    ['a hash that is none', { scheme: 'escrow-artefact', path: '/x', query: 'sha256=../../x&size=1' }],
-    ['a size that is none', { scheme: 'escrow-artefact', path: '/x', query: `sha256=${sha256}&size=-1` }],
+    ['another scheme', { scheme: 'file', authority: '', path: '/x', query: `sha256=${sha256}&size=1` }],
+    ['no hash', { scheme: 'escrow-artefact', authority: '', path: '/x', query: 'size=1' }],
+    ['a hash that is none', { scheme: 'escrow-artefact', authority: '', path: '/x', query: 'sha256=../../x&size=1' }],
+    [
+      'a size that is none',
+      { scheme: 'escrow-artefact', authority: '', path: '/x', query: `sha256=${sha256}&size=-1` },
+    ],
     [
       'a candidate without a side',
       {
         scheme: 'escrow-artefact',
+        authority: '',
         path: '/x',
         query: `sha256=${sha256}&size=1&session=${session}&candidate=${candidate}`,
       },
@@ -46,11 +50,14 @@ describe('workspace URIs', () => {
   });
 
   test('the root of a session is a folder', () => {
-    expect(parseWorkspaceUri({ scheme: 'escrow', path: `/${session}`, query: '' })).toEqual({ session, path: null });
+    expect(parseWorkspaceUri({ scheme: 'escrow', authority: session, path: '/', query: '' })).toEqual({
+      session,
+      path: null,
+    });
   });
 
   test('anything else is not one of ours', () => {
-    expect(parseWorkspaceUri({ scheme: 'escrow', path: '/etc/passwd', query: '' })).toBeUndefined();
-    expect(parseWorkspaceUri({ scheme: 'file', path: `/${session}/x`, query: '' })).toBeUndefined();
+    expect(parseWorkspaceUri({ scheme: 'escrow', authority: '', path: '/etc/passwd', query: '' })).toBeUndefined();
+    expect(parseWorkspaceUri({ scheme: 'file', authority: session, path: '/x', query: '' })).toBeUndefined();
   });
 });
