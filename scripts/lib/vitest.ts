@@ -14,6 +14,8 @@ export const podmanFiles = [
   'commands',
   'limits',
   'attacks',
+  'accounting',
+  'standard-profile',
   'image-preparation',
   'image-steps',
 ].map((name) => `test/sandbox/${name}.test.ts`);
