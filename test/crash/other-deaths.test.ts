@@ -1,6 +1,6 @@
 // Everything but the Kernel dies, stalls or fills up, in the middle of a real attempt.
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -30,6 +30,7 @@ import {
   type TestKernel,
 } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
+import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
 
 const run = promisify(execFile);
 const docker = async (...args: string[]): Promise<string> => (await run('docker', args)).stdout.trim();
@@ -344,18 +345,16 @@ describe('the machine', () => {
   });
 });
 
-const isRoot = process.platform === 'linux' && process.getuid?.() === 0;
-
-describe.skipIf(!isRoot)('the disk of the state folder', () => {
+describe.skipIf(!canMount)('the disk of the state folder', () => {
+  let disk: SmallDisk;
   let small: string;
   beforeAll(async () => {
-    small = await mkdtemp(path.join(os.tmpdir(), 'escrow-small-'));
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=12m,mode=700', 'tmpfs', small]);
+    disk = await smallDisk(12);
+    small = disk.folder;
   });
   afterAll(async () => {
     await settleHome(small, bundles.entry);
-    await run('umount', [small]);
-    await rm(small, { recursive: true, force: true });
+    await disk.dispose();
   });
 
   it('full in mid-attempt: the container is stopped all the same; with room again the record says what was lost', async () => {
@@ -364,16 +363,7 @@ describe.skipIf(!isRoot)('the disk of the state folder', () => {
     const window = await kernel.connect({ kind: 'window', graceMs: 0 });
     const held = await heldAttempt(kernel, contract);
     await window.call('session/attach', { session: held.id, mode: 'control' });
-    const filler = path.join(small, 'filler');
-    expect(() => writeFileSync(filler, Buffer.alloc(16 * 1024 * 1024))).toThrow('ENOSPC');
-    // The last free pages: an event must not fit either.
-    for (let n = 0; n < 64; n += 1) {
-      try {
-        writeFileSync(path.join(small, `filler-${n}`), Buffer.alloc(4096));
-      } catch {
-        break;
-      }
-    }
+    await disk.fill();
     window.dispose();
     await eventually(
       'the container is stopped without a record',
@@ -381,7 +371,7 @@ describe.skipIf(!isRoot)('the disk of the state folder', () => {
       30_000,
     );
     expect((await kernel.kernel.call('kernel/status', {})).pid).toBe(kernel.pid);
-    for (const name of readdirSync(small)) if (name.startsWith('filler')) await rm(path.join(small, name));
+    await disk.free();
     await kernel.kernel.call('kernel/probe', {});
     const view = await sessionAt(kernel.kernel, held.id, 'settled', settled, 90_000);
     expect(view.attempts[0]).toMatchObject({
@@ -401,11 +391,11 @@ describe.skipIf(!isRoot)('the disk of the state folder', () => {
     await first.kill();
     await first.kernel.closed;
     // A file system cannot be made read-only under a process that writes to it; between two Kernels it can.
-    await run('mount', ['-o', 'remount,ro', small]);
+    await disk.readOnly();
     try {
       await expect(start({}, small)).rejects.toMatchObject({ code: 'StorageUnwritable' });
     } finally {
-      await run('mount', ['-o', 'remount,rw', small]);
+      await disk.writable();
     }
     const kernel = await start({}, small);
     const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);

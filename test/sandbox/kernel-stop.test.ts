@@ -1,12 +1,8 @@
 // A real Kernel whose container engine lies, is gone, or keeps what was told to go: the attempt waits in
 // `cancellation_pending`, says for what, and is settled by what is seen later.
-import { statfsSync } from 'node:fs';
-import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdir, mkdtemp, rm, rmdir, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
 import { engineHere } from '../../scripts/lib/engine-here.ts';
@@ -14,10 +10,10 @@ import { engineBetween, type EngineBetween } from '../fixtures/bad-peers/engine-
 import { saysKilledAndIsNot } from '../fixtures/bad-peers/engine-that-lies.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
-import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
 
-const run = promisify(execFile);
 type Repo = Awaited<ReturnType<typeof exampleRepo>>;
 
 let repo: Repo;
@@ -123,51 +119,25 @@ describe('[53+] an allowance that ends in mid-attempt', () => {
   });
 });
 
-/** Whether this user may mount a file system of its own: needed to fill a disk without harm. */
-async function mounted(size: string): Promise<{ readonly folder: string; release(): Promise<void> } | undefined> {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-disk-'));
-  try {
-    await run('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', folder]);
-  } catch {
-    await rmdir(folder);
-    return undefined;
-  }
-  return {
-    folder,
-    async release() {
-      // Busy for a moment after the last process in it has ended: nothing tells when the system has let go.
-      const unmounted = (): Promise<boolean> =>
-        run('umount', [folder]).then(
-          () => true,
-          () => false,
-        );
-      await eventually(`${folder} is unmounted`, unmounted, 60_000);
-      await rmdir(folder);
-    },
-  };
-}
-
-describe('[53+] a disk that is full in mid-attempt', () => {
-  let disk: Awaited<ReturnType<typeof mounted>>;
+describe.skipIf(!canMount)('[53+] a disk that is full in mid-attempt', () => {
+  let disk: SmallDisk;
   beforeAll(async () => {
-    disk = await mounted('48m');
+    disk = await smallDisk(48);
   });
-  afterAll(() => disk?.release());
+  afterAll(() => disk.dispose());
 
-  it('does not keep the container alive: it is stopped, and the record says why', async ({ skip }) => {
-    const folder = disk?.folder ?? skip('no file system of its own can be mounted here');
-    const home = path.join(folder, 'home');
+  it('does not keep the container alive: it is stopped, and the record says why', async () => {
+    const home = path.join(disk.folder, 'home');
     await mkdir(home, { mode: 0o700 });
     const kernel = await startTestKernel({ home });
     try {
       const digest = await prepareContract(kernel.kernel, repo.contract);
       const { id, token, container } = await held(kernel, digest);
-      const { bavail, bsize } = statfsSync(folder);
-      await writeFile(path.join(folder, 'filler'), Buffer.alloc(bavail * bsize, 'x')).catch(() => undefined);
+      await disk.fill();
       await kernel.kernel.call('session/cancel', { session: id, token }).catch(() => undefined);
       // Nothing can be recorded; the stop is attempted all the same, and seen by nobody but the engine.
       await expect.poll(async () => (await real.inspect(container))?.running ?? false, { timeout: 60_000 }).toBe(false);
-      await rm(path.join(folder, 'filler'));
+      await disk.free();
       await kernel.kernel.call('kernel/probe', {});
       const after = await sessionAt(kernel.kernel, id, 'settled', settled, 90_000);
       expect(after.attempts[0]?.settlement?.confirmed).toBe(true);

@@ -1,47 +1,19 @@
 // A Kernel whose state folder is not one: it starts none, and nothing is written where it would have been.
-import { execFile } from 'node:child_process';
-import { chown, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startTestKernel } from '../fixtures/kernel.ts';
+import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
 
-const run = promisify(execFile);
 let folder: string;
-const mounts: string[] = [];
 beforeEach(async () => {
   folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-state-'));
 });
 afterEach(async () => {
-  // The Kernel that could not start has said why and is on its way out.
-  for (const mount of mounts.splice(0)) {
-    await expect
-      .poll(
-        () =>
-          run('umount', [mount]).then(
-            () => true,
-            () => false,
-          ),
-        { timeout: 20_000 },
-      )
-      .toBe(true);
-  }
   await rm(folder, { recursive: true, force: true });
 });
 
-/** A file system of its own; undefined where this user may not mount one. */
-async function mount(options: string): Promise<string | undefined> {
-  const target = path.join(folder, 'disk');
-  await mkdir(target);
-  try {
-    await run('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', target]);
-  } catch {
-    return undefined;
-  }
-  mounts.push(target);
-  return target;
-}
 /** A Kernel with this home, or why there is none. */
 const outcome = (home: string): Promise<string> =>
   startTestKernel({ home }).then(
@@ -72,18 +44,23 @@ describe('the state folder of a Kernel', () => {
     await chown(home, 12_345, 12_345);
     expect(await outcome(home)).toBe('UnsafePath');
   });
-  it('[54] on a full disk is said to be so', async ({ skip }) => {
-    const disk = (await mount('size=64k,mode=700')) ?? skip('nothing can be mounted here');
-    const home = path.join(disk, 'home');
-    await mkdir(home, { mode: 0o700 });
-    await writeFile(path.join(disk, 'filler'), Buffer.alloc(64 * 1024, 'x')).catch(() => undefined);
-    expect(await outcome(home)).toMatch(/^(?:StorageFull|StorageUnwritable|NoKernel)$|ENOSPC/);
-  });
-  it('[54] on a read-only disk is said to be so', async ({ skip }) => {
-    const disk = (await mount('size=4m,mode=700')) ?? skip('nothing can be mounted here');
-    const home = path.join(disk, 'home');
-    await mkdir(home, { mode: 0o700 });
-    await run('mount', ['-o', 'remount,ro', disk]);
-    expect(await outcome(home)).toMatch(/^(?:StorageUnwritable|UnsafePath|NoKernel)$|EROFS/);
+  describe.skipIf(!canMount)('[54] on a disk', () => {
+    let disk: SmallDisk;
+    let home: string;
+    beforeEach(async () => {
+      disk = await smallDisk(1);
+      home = path.join(disk.folder, 'home');
+      await mkdir(home, { mode: 0o700 });
+    });
+    afterEach(() => disk.dispose());
+
+    it('that is full is said to be so', async () => {
+      await disk.fill();
+      expect(await outcome(home)).toMatch(/^(?:StorageFull|StorageUnwritable|NoKernel)$|ENOSPC/);
+    });
+    it('that is read-only is said to be so', async () => {
+      await disk.readOnly();
+      expect(await outcome(home)).toMatch(/^(?:StorageUnwritable|UnsafePath|NoKernel)$|EROFS/);
+    });
   });
 });

@@ -1,0 +1,12 @@
+import { beforeAll, test } from 'vitest';
+import { nothingIsLeftOf } from '../fixtures/killed-run.ts';
+import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+
+beforeAll(() => ensureSandboxImage(), 120_000);
+
+test('a run ended by SIGKILL leaves no sandbox of its own service, and no disk mounted', () =>
+  nothingIsLeftOf('sandboxes', 'SIGKILL'));
+
+test.each(['SIGTERM', 'SIGKILL'] as const)('a run ended by %s leaves no Kernel and nothing of its attempt', (signal) =>
+  nothingIsLeftOf('attempt', signal),
+);
