@@ -10,10 +10,13 @@ import { frozenContract } from '../fixtures/frozen-contract.ts';
 import { bytesOf, pathOf, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 import { median, ratio, time, timed, type Figure, type Suite } from './figures.ts';
 
-/** Some hundred samples for a 95th percentile; the engine's exec takes 70 ms, a start half a second. */
-const toolSamples = 200;
-/** Calls in a row, until both sides run compiled code: what a call costs when nothing else was done meanwhile. */
-const rowSamples = 1500;
+/** Each kind of call in a row, the kinds taking turns, so that a machine that grows slower does so for all of them. */
+const rows = 12;
+const callsInARow = 100;
+/** A twelfth of a hundred: an exec takes a hundred times as long. */
+const execsInARow = 4;
+/** Each call alone, between others: what it costs when both processes have done something else meanwhile. */
+const turns = 200;
 const startSamples = 10;
 const collectSamples = 5;
 const mebibyte = 1024 * 1024;
@@ -61,6 +64,34 @@ function received(stream: Duplex, bytes: number): Promise<void> {
   });
 }
 
+/** A program that gives back what it is sent, over an attached stream, and what one round trip of so many bytes takes. */
+async function echoOf(
+  bench: SandboxBench,
+  argv: readonly string[],
+  line: Buffer,
+): Promise<{ readonly once: () => Promise<void>; readonly end: () => Promise<void> }> {
+  const id = await plain(bench, argv);
+  const stream = await bench.engine.attach(id);
+  await bench.engine.start(id);
+  return {
+    once: async () => {
+      const back = received(stream, line.length);
+      stream.write(line);
+      await back;
+    },
+    end: async () => {
+      stream.destroy();
+      await gone(bench, id);
+    },
+  };
+}
+
+async function inARow(calls: number, call: () => Promise<void>): Promise<number[]> {
+  const took: number[] = [];
+  for (let n = 0; n < calls; n += 1) took.push(await timed(call));
+  return took;
+}
+
 async function toolCalls(bench: SandboxBench): Promise<readonly Figure[]> {
   const text = '"""Usage."""\n' + 'value = 1\n'.repeat(100);
   const file = { path: pathOf('src/usage.py'), mode: 0o644, bytes: bytesOf(text) };
@@ -68,60 +99,59 @@ async function toolCalls(bench: SandboxBench): Promise<readonly Figure[]> {
   const toolbox = createToolbox(frozenContract({ readable: ['src/usage.py'] }), defaultSwitches, sandbox);
   const view = { tool: 'file_editor', command: 'view', path: '/workspace/src/usage.py', range: null } as const;
   const never = new AbortController().signal;
-  const echo = await plain(bench, ['/bin/cat']);
-  const stream = await bench.engine.attach(echo);
-  await bench.engine.start(echo);
   // As long as the answer that a tool call carries: the file and its envelope.
   const line = Buffer.from(`${'x'.repeat(text.length + 400)}\n`);
-  const ours: number[] = [];
-  const echoed: number[] = [];
-  const execs: number[] = [];
+  const echo = await echoOf(bench, ['/bin/cat'], line);
+  const program = "process.stdin.on('data', (chunk) => process.stdout.write(chunk))";
+  const nodeEcho = await echoOf(bench, ['/opt/escrow/node', '--v8-pool-size=1', '-e', program], line);
   const callTool = async (): Promise<void> => {
     const outcome = await toolbox.act(view, never);
     if (!outcome.ok) throw new Error(outcome.text);
   };
-  const callEcho = async (): Promise<void> => {
-    const back = received(stream, line.length);
-    stream.write(line);
-    await back;
+  const callExec = async (): Promise<void> => {
+    const { output } = await bench.engine.exec(sandbox.engineId, ['cat', '/workspace/src/usage.py']);
+    if (!(await buffer(output)).includes('Usage')) throw new Error('the exec did not read the file');
   };
-  for (let n = -5; n < toolSamples; n += 1) {
-    const call = await timed(callTool);
-    const bare = await timed(callEcho);
-    // A tenth of the samples suffices for what takes a hundred times as long.
-    const exec =
-      n % 10 === 0
-        ? await timed(async () => {
-            const { output } = await bench.engine.exec(sandbox.engineId, ['cat', '/workspace/src/usage.py']);
-            if (!(await buffer(output)).includes('Usage')) throw new Error('the exec did not read the file');
-          })
-        : undefined;
-    // The first rounds warm both sides up.
+  const row = { tool: [] as number[], echo: [] as number[], nodeEcho: [] as number[], exec: [] as number[] };
+  // The first rows warm all of them up.
+  for (let n = -2; n < rows; n += 1) {
+    const took = {
+      tool: await inARow(callsInARow, callTool),
+      echo: await inARow(callsInARow, echo.once),
+      nodeEcho: await inARow(callsInARow, nodeEcho.once),
+      exec: await inARow(execsInARow, callExec),
+    };
     if (n < 0) continue;
-    ours.push(call);
-    echoed.push(bare);
-    if (exec !== undefined) execs.push(exec);
+    row.tool.push(...took.tool);
+    row.echo.push(...took.echo);
+    row.nodeEcho.push(...took.nodeEcho);
+    row.exec.push(...took.exec);
   }
-  const oursInARow: number[] = [];
-  const echoedInARow: number[] = [];
-  for (let n = 0; n < rowSamples; n += 1) oursInARow.push(await timed(callTool));
-  for (let n = 0; n < rowSamples; n += 1) echoedInARow.push(await timed(callEcho));
-  stream.destroy();
-  await gone(bench, echo);
-  const perExec = execs.map(() => median(ours));
-  const perExecInARow = execs.map(() => median(oursInARow));
+  const turn = { tool: [] as number[], echo: [] as number[] };
+  for (let n = 0; n < turns; n += 1) {
+    turn.tool.push(await timed(callTool));
+    turn.echo.push(await timed(echo.once));
+    if (n % 10 === 0) await callExec();
+  }
+  await echo.end();
+  await nodeEcho.end();
+  const against = (many: readonly number[], one: readonly number[]): readonly number[] => many.map(() => median(one));
   return [
-    time('tool_call_p50', ours),
-    time('tool_call_p95', [percentile(ours, 0.95)]),
-    time('bare_echo_p50', echoed),
-    time('bare_echo_p95', [percentile(echoed, 0.95)]),
-    time('engine_exec_p50', execs),
-    ratio('engine_exec_to_tool_call', execs, perExec, '> 100'),
-    ratio('tool_call_to_bare_echo', ours, echoed, '< 2'),
-    time('tool_call_in_a_row_p50', oursInARow),
-    time('bare_echo_in_a_row_p50', echoedInARow),
-    ratio('engine_exec_to_tool_call_in_a_row', execs, perExecInARow, null),
-    ratio('tool_call_to_bare_echo_in_a_row', oursInARow, echoedInARow, null),
+    time('tool_call_p50', row.tool),
+    time('tool_call_p95', [percentile(row.tool, 0.95)]),
+    time('bare_echo_p50', row.echo),
+    time('bare_echo_p95', [percentile(row.echo, 0.95)]),
+    time('node_echo_p50', row.nodeEcho),
+    time('engine_exec_p50', row.exec),
+    time('engine_exec_p95', [percentile(row.exec, 0.95)]),
+    ratio('engine_exec_to_tool_call', row.exec, against(row.exec, row.tool), '> 100'),
+    ratio('tool_call_to_bare_echo', row.tool, row.echo, '< 2'),
+    // Of what a peer in the executor's own runtime costs before it does anything.
+    ratio('tool_call_to_node_echo', row.tool, row.nodeEcho, null),
+    time('tool_call_in_turns_p50', turn.tool),
+    time('bare_echo_in_turns_p50', turn.echo),
+    ratio('engine_exec_to_tool_call_in_turns', row.exec, against(row.exec, turn.tool), null),
+    ratio('tool_call_to_bare_echo_in_turns', turn.tool, turn.echo, null),
   ];
 }
 
@@ -328,7 +358,7 @@ export const sandboxSuite: Suite = {
     const bench = await sandboxBench();
     try {
       const figures: Figure[] = [];
-      say(`tool calls against a bare echo on the stream and the engine's exec, ${toolSamples} rounds`);
+      say(`tool calls against a bare echo on the stream and the engine's exec, ${rows} rows of ${callsInARow} each`);
       figures.push(...(await toolCalls(bench)));
       say(`starts against a bare start of the same image, ${startSamples} pairs`);
       figures.push(...(await starts(bench)));

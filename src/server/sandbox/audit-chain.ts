@@ -15,11 +15,21 @@ export interface UnseenStretch {
   readonly entries: number;
 }
 
+/** What an answer of the supervisor says happened, as the Kernel knows it. */
+interface Seen {
+  readonly mark: AuditMark | null;
+  readonly phase: AuditEntry['phase'];
+  readonly request: ExecutorRequest | null;
+  readonly result: Readonly<Record<string, unknown>>;
+}
+
 /**
  * The Kernel's side of the audit: the same chain, computed from what the Kernel itself asked and received. It stops at
- * the first mark that does not continue it, and never agrees again.
+ * the first mark that does not continue it, and never agrees again. Nobody waits for its hashes: they are computed when
+ * what waited for the answer has had its turn, or when somebody asks.
  */
 export class AuditChain {
+  #unhashed: Seen[] = [];
   #head: Sha256;
   #entries = 0;
   #broken: string | null = null;
@@ -43,15 +53,18 @@ export class AuditChain {
   }
 
   get head(): Sha256 {
+    this.#catchUp();
     return this.#head;
   }
 
   get entries(): number {
+    this.#catchUp();
     return this.#entries;
   }
 
   /** Why the chain can't agree any more; null while it does. */
   get broken(): string | null {
+    this.#catchUp();
     return this.#broken;
   }
 
@@ -60,6 +73,7 @@ export class AuditChain {
    * was recorded before is compared with the log at collection.
    */
   adopt(entries: number, head: Sha256, recorded: AuditPoint): void {
+    this.#catchUp();
     if (this.#broken !== null) return;
     this.#entries = entries;
     this.#head = head;
@@ -72,6 +86,18 @@ export class AuditChain {
     request: ExecutorRequest | null,
     result: Readonly<Record<string, unknown>>,
   ): void {
+    this.#unhashed.push({ mark, phase, request, result });
+    if (this.#unhashed.length === 1) setImmediate(() => this.#catchUp());
+  }
+
+  #catchUp(): void {
+    if (this.#unhashed.length === 0) return;
+    const unhashed = this.#unhashed;
+    this.#unhashed = [];
+    for (const seen of unhashed) this.#append(seen);
+  }
+
+  #append({ mark, phase, request, result }: Seen): void {
     if (this.#broken !== null) return;
     if (mark === null) {
       this.#broken = 'an answer without an audit number';
