@@ -58,7 +58,9 @@ export function faultWords(fault: Fault, home: string, t: Localize): FaultWords 
           }
         : own;
     case 'NoKernel':
-      return linkWords(details['link'], own, t);
+      return typeof details['nodePath'] === 'string'
+        ? { what: t('The Kernel could not be started with {0}.', details['nodePath']), next: own.next }
+        : linkWords(details['link'], own, t);
     case 'Internal':
     case null:
       return { what: t('Something happened that Escrow did not expect.'), next: t('The log says what.') };

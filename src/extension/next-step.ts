@@ -18,6 +18,9 @@ export function nextStep({ code, details }: Pick<Fault, 'code' | 'details'>, t: 
   });
   switch (code) {
     case 'NoKernel':
+      return 'nodePath' in details
+        ? setting(settings.kernelNode)
+        : { title: t('Start Kernel'), command: commands.startKernel };
     case 'KernelDraining':
       return { title: t('Start Kernel'), command: commands.startKernel };
     case 'EngineUnavailable':

@@ -13,6 +13,18 @@ test('what a program said is not what a person reads', () => {
   expect(said(new EscrowError('Internal', "TypeError: Cannot read 'x'", 'See kernel.log.'))).not.toContain('TypeError');
 });
 
+test('a program that is no Node is named, and not what the system said of it', () => {
+  const error = new EscrowError(
+    'NoKernel',
+    'It could not be started with /x: spawn /x ENOENT',
+    'Set escrow.kernel.node.',
+    {
+      nodePath: '/x',
+    },
+  );
+  expect(said(error)).toBe('The Kernel could not be started with /x. Set escrow.kernel.node.');
+});
+
 test('a full disk is named by the folder that lies on it; a full allowance is not taken for one', () => {
   const disk = new EscrowError('StorageFull', 'No space left while taking the lock.', 'x', { reason: 'disk' });
   expect(said(disk)).toBe('No space is left on the disk that holds /state. Free space there.');
