@@ -226,8 +226,9 @@ describe('in the sandbox', () => {
     expect(await said('environment')).not.toContain(insidePaths.workspace);
   });
   it('[25=] they do in a plain container that is given them (control)', async () => {
-    const code = `import os\nos.environ["NODE_OPTIONS"] = "x"\nos.environ["LD_DEBUG"] = "y"\nos.execvp("python3", ["python3", "-c", ${JSON.stringify(environment)}])`;
-    expect(await unprotected(code)).toContain("['LD_DEBUG', 'NODE_OPTIONS']");
+    const env = ['NODE_OPTIONS=--require=/evil.js', 'LD_LIBRARY_PATH=/evil', 'GIT_DIR=/evil', 'PYTHONSTARTUP=/evil.py'];
+    const { output } = await bench.unprotected(['python3', '-c', environment], {}, { env });
+    expect(output).toContain("['GIT_DIR', 'LD_LIBRARY_PATH', 'NODE_OPTIONS', 'PYTHONSTARTUP']");
   });
   it('[6] [8] [9] [11] after all of this the bytes are collected whole', async () => {
     await sandbox.run('sockets-left');

@@ -72,7 +72,18 @@ while True: os.kill(0, signal.SIGCONT); time.sleep(0.01)`,
   python('close-all', 'import os\nfor fd in (0, 1, 2): os.close(fd)\nos._exit(3)'),
   python(
     'leave',
-    'import os\nfor where in ("/tmp", "/home/worker", "/dev/shm", "/workspace/cache"):\n  os.makedirs(where + "/d" * 300)\n  open(where + "/\\udcff\\n", "w").write("x")\n  os.chmod(where + "/d", 0)\n  os.symlink("/etc", where + "/link")\nprint("left")',
+    `import os
+for where in ("/tmp", "/home/worker", "/dev/shm", "/workspace/cache"):
+    os.chdir(where)
+    # A thousand levels, far beyond what a path can name.
+    for _ in range(1000):
+        os.mkdir("d" * 50); os.chdir("d" * 50)
+    open("\\udcff\\n", "w").write("x")
+    os.chdir(where)
+    open("\\udcff\\n", "w").write("x")
+    os.chmod("d" * 50, 0)
+    os.symlink("/etc", "link")
+print("left")`,
   ),
   command('look', ['sh', '-c', 'ls -A /tmp /home/worker /dev/shm; ls -Ab /workspace/cache | wc -l']),
 ];
