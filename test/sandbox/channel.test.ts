@@ -214,6 +214,17 @@ describe('frames', () => {
     });
   });
 
+  it('[28] of which one was left half by somebody else, after our hello, break none of ours', async () => {
+    const { sandbox } = await sandboxWithSpec();
+    await withClient(sandbox.engineId, async (client) => {
+      client.raw('{}\n{"v":2,"half":"');
+      await client.until(({ t }) => t === 'refused');
+      expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
+    });
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    sandbox.detach();
+  });
+
   it('[28] of a Kernel that died in the middle of a file’s bytes do not poison the next one', async () => {
     const spec = bench.spec(parts);
     const sandbox = await bench.service.provision(spec, async () => {});
