@@ -126,6 +126,14 @@ export interface MonitorRecording {
   readonly peaks: UsePeaks;
 }
 
+/** What could be read of a container that no record describes: the files that its log says were written. */
+export interface Salvage {
+  readonly files: readonly CollectedFile[];
+  readonly auditLog: Uint8Array | null;
+  /** Why it may not be all; null where it is. */
+  readonly fault: string | null;
+}
+
 /** Why the channel is no longer usable. */
 export type ChannelEnd =
   | { readonly kind: 'closed-by-us' }
@@ -253,6 +261,8 @@ export interface SandboxService {
   reattach(spec: SandboxSpec, engineId: string, epoch: number, recorded: AuditPoint): Promise<Sandbox | null>;
   /** Fallback when the supervisor is silent: a fixed, bounded reader by exec. */
   collectByExec(spec: SandboxSpec, engineId: string, recorded: AuditPoint): Promise<Collection>;
+  /** Reads out what is ours and that nothing is recorded of. Never throws. */
+  salvage(engineId: string): Promise<Salvage>;
   /** Kills and confirms by inspection. Never throws. Refuses what does not carry our labels and identity. */
   kill(engineIdOrName: string): Promise<StopObservation>;
   /** Removes and reads the absence back. Never throws. Refuses what is not ours. */

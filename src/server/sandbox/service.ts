@@ -30,6 +30,7 @@ import { Monitor } from './monitor.ts';
 import { preflightOf } from './preflight.ts';
 import { asDockerSays, podmanClosesInput, podmanShape, seccompFile, sweepVolumes } from './podman.ts';
 import { createOptions, profileDigestOf, profileNamed, type SandboxProfile } from './profile.ts';
+import { salvageByExec } from './salvage.ts';
 import { killAndConfirm, removeAndConfirm } from './stop.ts';
 
 /** Calls that change a container or on which the record of one rests. */
@@ -285,6 +286,18 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: entriesOf(spec.files), policy, chain });
       const monitor = monitors.get(engineId);
       return { ...judged, monitor: monitor === undefined ? null : recordingOf(monitor) };
+    },
+
+    async salvage(engineId) {
+      const nothing = (fault: string) => ({ files: [], auditLog: null, fault });
+      try {
+        const found = await engine().inspect(engineId);
+        if (found === undefined) return nothing('the container is gone');
+        if (!isOurs(found.labels, options.homeId)) return nothing('not ours');
+        return await salvageByExec(engine(), found.id, nonceOf(found));
+      } catch (error) {
+        return nothing(error instanceof Error ? error.message : String(error));
+      }
     },
 
     async kill(engineIdOrName) {

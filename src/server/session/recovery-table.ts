@@ -47,6 +47,8 @@ export const recoveryActions = [
   'wait',
   /** A leftover of a settled attempt, ours by labels and identity: stop and remove it, and record that. */
   'sweep',
+  /** Ours, and nothing is recorded of it: read out what was written in it, keep that, stop it. It stays listed. */
+  'salvage',
   /** Listed as a stray; not touched. */
   'report',
   'nothing',
@@ -62,7 +64,7 @@ export const recoveryTable: Readonly<Record<RecordedState, Readonly<Record<Engin
     no_answer: 'nothing',
     absent: 'nothing',
     created: 'report',
-    running: 'report',
+    running: 'salvage',
     paused: 'report',
     stopped: 'report',
     unclear: 'report',
