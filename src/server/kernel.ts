@@ -38,6 +38,8 @@ import { Verifier } from './verification/verifier.ts';
 const drainMs = 120_000;
 /** Engine, image and inference are looked at anew this often while somebody is connected, ms. */
 const probeEveryMs = 30_000;
+/** Between looks for containers that nobody owns: a look at what is listed, and rarely more (design 20: periodic). */
+const sweepEveryMs = 300_000;
 
 /** Composes the Kernel: the only place where its parts meet. */
 export function createKernel(deps: KernelShellDeps): Kernel {
@@ -260,6 +262,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     idleListener();
   }, probeEveryMs);
   probing.unref();
+  const sweeping = setInterval(() => tasks.own('sweep of leftovers', leftovers.sweep()), sweepEveryMs);
+  sweeping.unref();
 
   return {
     handlers,
@@ -307,6 +311,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       desk.leave();
       if (!settled) log('warn', 'drained with work left: the next Kernel reconciles it', { tasks: tasks.count });
       clearInterval(probing);
+      clearInterval(sweeping);
       control.dispose();
       feed.dispose();
       await engines.dispose();

@@ -59,7 +59,7 @@ describe('a container that no record knows', () => {
     });
     expect(stopped).toMatchObject({ type: 'container.stopped', data: { stop: 'stopped' } });
     expect(await read(sha256('new\n'))).toBe('new\n');
-    expect(await read((salvaged?.data['auditLog'] as { sha256: string }).sha256)).toContain('"op":"write"');
+    expect(await read((salvaged!.data['auditLog'] as { sha256: string }).sha256)).toContain('"op":"write"');
     expect(await strays()).toEqual([sandbox.engineId]);
     // Once: a stopped one has nothing more to give.
     await kernel.kernel.call('kernel/probe', {});
