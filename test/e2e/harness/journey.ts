@@ -9,7 +9,7 @@ import { prepareContract, turns } from '../../fixtures/journey.ts';
 import { endKernel, makeHome, testHello } from '../../fixtures/kernel.ts';
 import { root } from '../../../scripts/lib/root.ts';
 import type { SmallDisk } from '../../fixtures/small-disk.ts';
-import { guardFolder, guardHome, guardMount } from '../../fixtures/run-guard.ts';
+import { guardFolder, guardHome } from '../../fixtures/run-guard.ts';
 import { phase } from './phases.ts';
 import type { WorkbenchWindow } from './window.ts';
 import { Workbench, type OpenOptions, type WindowOptions, type WorkbenchOptions } from './workbench.ts';
@@ -71,11 +71,7 @@ export async function startJourney(options: JourneyOptions = {}): Promise<Journe
     exampleRepo('utc-timestamp'),
   ]);
   const folders = [gates, example.root, ...(options.disk === undefined ? [home] : [])];
-  const free = [
-    guardHome(home),
-    ...folders.map(guardFolder),
-    ...(options.disk === undefined ? [] : [guardMount(home)]),
-  ];
+  const free = [guardHome(home), ...folders.map(guardFolder)];
   const connections: KernelConnection[] = [];
   const connect = async (autostart: boolean): Promise<KernelConnection> => {
     const kernel = await findOrStartKernel({
