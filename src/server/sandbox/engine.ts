@@ -589,8 +589,9 @@ function flavourOf(version: object): EngineFlavour {
 }
 
 function parseApi(text: string): ApiVersion {
-  const [major, minor] = text.split('.').map(Number);
-  return { major: major ?? 0, minor: minor ?? 0 };
+  const [, major, minor] = /^(\d+)\.(\d+)$/.exec(text) ?? [];
+  // What is no version is older than any.
+  return { major: Number(major ?? 0), minor: Number(minor ?? 0) };
 }
 
 function compareApi(a: ApiVersion, b: ApiVersion): number {
