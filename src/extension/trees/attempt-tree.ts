@@ -6,6 +6,7 @@ import { candidateNode } from './candidate-tree.ts';
 import { contextWords, node, spinning, type Icon, type TreeNode, type TreeWords } from './tree-node.ts';
 import {
   factWords,
+  outcomeReasonWords,
   outcomeWords,
   phaseWords,
   settlementReasonWords,
@@ -321,7 +322,7 @@ export function attemptNode(session: SessionView, attempt: AttemptView, last: bo
     rows.push(
       node({
         id: `${attempt.id}/outcome`,
-        label: capitalised(visible(settlementReasonWords(outcome.reason, t), 120)),
+        label: capitalised(visible(outcomeReasonWords(outcome.reason, t), 120)),
         description: visible(outcome.detail, 160),
         tooltip: `${t('While {0}', phaseWords(outcome.phase, t))}\n${visibleLines(outcome.detail)}`,
         icon: { id: 'info', tone: 'plain' },

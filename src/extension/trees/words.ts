@@ -1,13 +1,13 @@
 import { unreachable } from '../../protocol/primitives.ts';
-import type {
-  AttemptOutcome,
-  AttemptPhase,
-  Binding,
-  CandidateView,
-  IntegrationView,
-  SettlementStep,
+import {
   SettlementTrigger,
-  SettlementView,
+  type AttemptOutcome,
+  type AttemptPhase,
+  type Binding,
+  type CandidateView,
+  type IntegrationView,
+  type SettlementStep,
+  type SettlementView,
 } from '../../protocol/views.ts';
 import type { CheckResult, CommandEnd } from '../../protocol/contract.ts';
 import type { Localize } from './tree-node.ts';
@@ -148,6 +148,40 @@ export function settlementReasonWords(code: string, t: Localize): string {
       return t('no space was left to keep them');
     default:
       return code.replaceAll('_', ' ');
+  }
+}
+
+/** Why an attempt ended as it did, by the Kernel's code: what began its settlement, a budget, or what was seen. */
+export function outcomeReasonWords(reason: string, t: Localize): string {
+  const trigger = SettlementTrigger.safeParse(reason);
+  if (trigger.success) return triggerWords(trigger.data, t);
+  switch (reason) {
+    case 'requests':
+      return t('all its requests were used');
+    case 'wall':
+      return t('its time was up');
+    case 'output':
+      return t('all its output tokens were used');
+    case 'context':
+      return t('its context was full');
+    case 'oom_killed':
+      return t('its memory was not enough');
+    case 'storage':
+    case 'no-space':
+      return t('no space was left');
+    case 'limit_not_in_force':
+      return t('a limit of the sandbox was not in force');
+    case 'files_changed_outside_scope':
+      return t('files changed that its contract does not let change');
+    case 'bytes_differ_from_audit':
+      return t('its bytes are not those that were recorded');
+    case 'no_end_recorded':
+      return t('how its work ended was not recorded');
+    case 'nothing_collected':
+    case 'not_collected':
+      return t('its bytes were not collected');
+    default:
+      return settlementReasonWords(reason, t);
   }
 }
 

@@ -71,6 +71,17 @@ describe('the Sessions view', () => {
     expect(rowOf(tree, 'UTC').description).toContain('cancelled');
   });
 
+  test.each([
+    ['window_close', 'Its window closed'],
+    ['requests', 'All its requests were used'],
+    ['container_stopped', 'The container had stopped'],
+    ['model_said_so', 'Model said so'],
+  ])('why an attempt ended, %s, is said in words', (reason, said) => {
+    const outcome = { kind: 'lost', phase: 'running', reason, detail: '' } as const;
+    const tree = rows(windowState(sessionView({ attempts: [attemptView({ outcome })] })));
+    expect(rowOf(tree, said)).toBeDefined();
+  });
+
   test('without a connection nothing runs, spins or can be acted upon', () => {
     const running = sessionView({
       state: 'running',
