@@ -368,7 +368,7 @@ describe('silence', () => {
     sandbox.detach();
   });
 
-  it('of the supervisor is noticed, and the bytes are read without it', async () => {
+  it('[18=] of a supervisor that root inside has stopped is noticed, and the bytes are read without it', async () => {
     const { sandbox, spec } = await sandboxWithSpec();
     await edited(sandbox, 'new\n', 'old\n');
     await asRoot(
