@@ -49,6 +49,19 @@ try { for (;;) written += fs.writeSync(file, block); } catch (error) { console.l
     sandbox.detach();
     expect(await bench.service.kill(sandbox.engineId)).toMatchObject({ kind: 'stopped' });
   });
+
+  it('[9+] takes its number of files and no more; with room again the record goes on', async () => {
+    const sandbox = await bench.provision(files);
+    const program = `
+let made = 0;
+try { for (;;) { fs.closeSync(fs.openSync('/exchange/i' + made, 'w')); made += 1; } } catch (error) { console.log(error.code, made); }
+for (let n = 0; n < made; n += 1) fs.unlinkSync('/exchange/i' + n);`;
+    const [code, made] = (await rootProgram(bench.engine, sandbox.engineId, program)).trim().split(' ');
+    expect([code, Number(made) > 1000, Number(made) <= 1024]).toEqual(['ENOSPC', true, true]);
+    await sandbox.write(path, bytesOf('new\n'), sha256('old\n'));
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
+    sandbox.detach();
+  });
 });
 
 describe('pipes', () => {
