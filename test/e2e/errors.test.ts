@@ -10,9 +10,15 @@ import { pictures } from './harness/pictures.ts';
 import { until } from './harness/until.ts';
 import type { WorkbenchWindow } from './harness/window.ts';
 
-/** Pictures of what a person is told. */
+const wide = { width: 1100, height: 760 };
+const narrow = { width: 560, height: 620 };
+
+/** Pictures of what a person is told, with room and without. */
 async function show(window: WorkbenchWindow, name: string): Promise<void> {
   await pictures(window, `error-${name}`, ['light', 'dark']);
+  await window.page.setViewportSize(narrow);
+  await window.screenshot(`error-${name}-narrow`);
+  await window.page.setViewportSize(wide);
 }
 
 /** An engine in which nobody has ever made or fetched an image. */
@@ -34,7 +40,7 @@ test('no Node, no engine, a model of a cloud, no image: each says what to do, an
   const { workbench, repo } = await startJourney({
     machineSettings: { ...hosts, 'escrow.kernel.node': '/nowhere/node' },
   });
-  const window = await workbench.open(repo, { width: 1100, height: 760 });
+  const window = await workbench.open(repo, wide);
   await window.openEscrow();
   await window.pane('Sessions').getByText('The Kernel could not be started with /nowhere/node. Set').waitFor();
   await window.statusBarItem().getByText('not connected').waitFor();
@@ -100,7 +106,7 @@ test.skipIf(!canMount)(
     const journey = await startJourney({ disk });
     const gate = journey.gate('hold');
     await journey.script([turns.view, turns.edit, { ...turns.test, holdUntilFile: gate.file }, turns.finish]);
-    const window = await journey.workbench.open(journey.repo, { width: 1100, height: 760 });
+    const window = await journey.workbench.open(journey.repo, wide);
     const sessions = window.pane('Sessions');
     await window.openEscrow();
     await sessions.getByText(`Escrow cannot write its state folder, ${disk.folder}.`).waitFor();
@@ -141,7 +147,7 @@ test.skipIf(!canMount)(
     expect(after.attempts[0]?.settlement?.confirmed).toBe(true);
     expect((await kernel.call('kernel/verify', {})).broken).toEqual([]);
     await window.row('Sessions', /Settlement.*confirmed/).waitFor();
-    await window.row('Sessions', /The container had stopped.*No space left/).waitFor();
+    await window.row('Sessions', /No space left.*the container had stopped/).waitFor();
     await show(window, 'free-again');
   },
 );

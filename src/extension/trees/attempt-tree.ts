@@ -319,11 +319,17 @@ export function attemptNode(session: SessionView, attempt: AttemptView, last: bo
   const live = session.live?.attempt === attempt.id ? session.live : null;
   if (live !== null) rows.push(liveNode(live, words));
   if (outcome !== null && outcome.kind !== 'candidate') {
+    const reason = outcomeReasonWords(outcome.reason, t);
+    // Of bytes that are lost, what ended the work says more than where they were missing.
+    const [label, more] =
+      outcome.kind === 'lost' && outcome.detail !== ''
+        ? [outcome.detail, reason]
+        : [capitalised(reason), outcome.detail];
     rows.push(
       node({
         id: `${attempt.id}/outcome`,
-        label: capitalised(visible(outcomeReasonWords(outcome.reason, t), 120)),
-        description: visible(outcome.detail, 160),
+        label: visible(label, 120),
+        description: visible(more, 160),
         tooltip: `${t('While {0}', phaseWords(outcome.phase, t))}\n${visibleLines(outcome.detail)}`,
         icon: { id: 'info', tone: 'plain' },
       }),
