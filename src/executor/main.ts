@@ -25,7 +25,7 @@ async function main(): Promise<void> {
   await stat('/');
   const supervisor = new Supervisor(
     { nonce, executor: sha256(readFileSync(import.meta.filename)), node: process.version },
-    new Outbox(process.stdout),
+    new Outbox(process.stdout, process.stdout.fd),
     () => process.exit(0),
   );
   // One buffer for all that comes: what arrives is looked at, or written, before more is read.

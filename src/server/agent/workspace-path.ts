@@ -16,11 +16,17 @@ export function shownPath(path: string): string {
   return path === '' ? workspaceRoot : `${workspaceRoot}/${path}`;
 }
 
+/** Asked for with each call; a frozen contract does not change. */
+const visibleOf = new WeakMap<FrozenContract, readonly RelPath[]>();
+
 /** Paths that the model may read: declared readable ones, and what it may write. In order, without repetition. */
 export function visiblePaths(contract: FrozenContract): readonly RelPath[] {
-  return [...new Set([...contract.readable, ...contract.writable.map((w) => w.path)])].toSorted((a, b) =>
-    a < b ? -1 : a > b ? 1 : 0,
-  );
+  const known = visibleOf.get(contract);
+  if (known !== undefined) return known;
+  const paths = new Set([...contract.readable, ...contract.writable.map((w) => w.path)]);
+  const visible = [...paths].toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+  visibleOf.set(contract, visible);
+  return visible;
 }
 
 /**

@@ -33,7 +33,7 @@ const collectedFiles = 256;
 const diagnosticBytes = 16 * 1024;
 /** Node needs 0.3 s to its first frame (facts/feasibility); a machine under load a few. */
 const welcomeMs = 20_000;
-/** Without a sign of an answer, for everything but commands, which bring their own deadline. */
+/** Without a sign of an answer, for everything but commands, which bring their own deadline; looked at with each beat. */
 const answerMs = 60_000;
 
 type Body<F> = F extends unknown ? Omit<F, 'v' | 'n' | 'e' | 'k'> : never;
@@ -72,8 +72,9 @@ interface Pending {
   readonly request: ExecutorRequest;
   readonly settle: (answer: Answer<ExecutorOp>) => void;
   readonly fail: (error: Error) => void;
-  /** Something of the answer has come: its deadline begins again. */
-  readonly progress: () => void;
+  readonly deadlineMs: number;
+  /** When all of it was on its way, or something of its answer came last; undefined before. */
+  waitsSince: number | undefined;
   readonly files: CollectedFile[];
   /** What is coming: a file, or what the answer will speak of. */
   incoming: Incoming | undefined;
@@ -201,34 +202,23 @@ export class Channel {
       return Promise.reject(new SandboxFault('invalid', `${op}: ${misfit} does not fit the protocol`));
     }
     onId?.(id);
-    return new Promise<Answer<ExecutorOp>>((resolve, reject) => {
-      let late: NodeJS.Timeout | undefined;
-      let over = false;
-      const finish = (): void => {
-        over = true;
-        clearTimeout(late);
-      };
-      this.#pending.set(id, {
+    return new Promise<Answer<ExecutorOp>>((settle, fail) => {
+      const pending: Pending = {
         request,
-        settle: (answer) => {
-          finish();
-          resolve(answer);
-        },
-        fail: (error) => {
-          finish();
-          reject(error);
-        },
-        progress: () => late?.refresh(),
+        settle,
+        fail,
+        deadlineMs,
+        waitsSince: undefined,
         files: [],
         incoming: undefined,
         carried: undefined,
         size: 0,
         seq: 0,
         started: false,
-      });
+      };
+      this.#pending.set(id, pending);
       this.#inTurn(request, payload, () => {
-        // Its time runs from when all of it is on its way.
-        if (!over) late = setTimeout(() => this.#finish({ kind: 'silent', ms: deadlineMs }), deadlineMs);
+        pending.waitsSince = performance.now();
       });
     });
   }
@@ -310,9 +300,15 @@ export class Channel {
   #tick(): void {
     // A supervisor that is still starting is no silent one: hello has a deadline of its own.
     if (!this.#isWelcomed) return;
-    const silence = performance.now() - this.#lastHeard;
+    const now = performance.now();
+    const silence = now - this.#lastHeard;
     if (silence > channelBounds.silenceMs) {
       this.#finish({ kind: 'silent', ms: Math.round(silence) });
+      return;
+    }
+    for (const { waitsSince = now, deadlineMs } of this.#pending.values()) {
+      if (now - waitsSince <= deadlineMs) continue;
+      this.#finish({ kind: 'silent', ms: deadlineMs });
       return;
     }
     this.#send({ t: 'beat' });
@@ -445,7 +441,7 @@ export class Channel {
       this.#fault('a part that was not expected');
       return;
     }
-    pending.progress();
+    pending.waitsSince = performance.now();
     pending.size += size;
     pending.seq = 0;
     pending.incoming = new Incoming(size, file);
@@ -459,7 +455,7 @@ export class Channel {
       this.#fault('a part that was not expected');
       return;
     }
-    pending.progress();
+    pending.waitsSince = performance.now();
     pending.seq += 1;
     this.#expect(pending, incoming, frame.p);
   }
