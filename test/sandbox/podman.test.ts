@@ -168,6 +168,14 @@ describe.skipIf(!installed)('on Podman', () => {
     }
   }, 180_000);
 
+  it('leaves no volume of a container that it would not make', async () => {
+    const spec = bench.spec({ image: { ...bench.image, digest: `sha256:${'0'.repeat(64)}` } });
+    await expect(bench.service.provision(spec, async () => {})).rejects.toMatchObject({ code: 'engine' });
+    expect(await bench.engine.volumes([`escrow.container=${spec.name}`])).toEqual([]);
+    // Control: those of one that is there are.
+    expect(await bench.engine.volumes([`escrow.container=${sandbox.name}`])).toHaveLength(5);
+  });
+
   it('is collected, stopped and gone, its volumes too', async () => {
     const collection = await sandbox.collect();
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });

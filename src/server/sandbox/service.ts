@@ -120,6 +120,11 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       const shape = podmanShape(wanted, profile, await seccompFile(options.stateFolder ?? tmpdir()));
       for (const volume of shape.volumes) await engine().createVolume(volume.name, volume.options, volume.labels);
       return await engine().create(shape.options);
+    } catch (error) {
+      making.delete(name);
+      // Nobody will ask for a container that never was.
+      await sweepVolumes(engine(), options.homeId, making);
+      throw error;
     } finally {
       making.delete(name);
     }
