@@ -24,9 +24,12 @@ import type { AuditChain } from './audit-chain.ts';
 import { Demux } from './demux.ts';
 import { Incoming } from './incoming.ts';
 import { SandboxFault, type ChannelEnd, type CollectedFile } from './port.ts';
+import { Slab } from './slab.ts';
 
 const newline = Buffer.from('\n');
 const noBytes = new Uint8Array();
+/** Below this, one copy is cheaper than a gathering write; what is sent must not change before it has gone. */
+const copiedBytes = 32 * 1024;
 /** As many as a policy can make writable. */
 const collectedFiles = 256;
 /** What the supervisor wrote to stderr: a crash report at most. */
@@ -46,6 +49,8 @@ export interface RequestOptions {
   /** What an open, place or write carries. */
   readonly payload?: Uint8Array | undefined;
   readonly deadlineMs?: number | undefined;
+  /** What the answer is likely to carry: memory for it is taken in one piece. Nothing depends on it. */
+  readonly expectedBytes?: number | undefined;
   readonly onId?: ((id: number) => void) | undefined;
 }
 export type Welcome = Extract<FromExecutor, { t: 'welcome' }>;
@@ -76,6 +81,8 @@ interface Pending {
   /** When all of it was on its way, or something of its answer came last; undefined before. */
   waitsSince: number | undefined;
   readonly files: CollectedFile[];
+  /** For what comes. */
+  readonly memory: Slab;
   /** What is coming: a file, or what the answer will speak of. */
   incoming: Incoming | undefined;
   /** What the answer will speak of, complete. */
@@ -161,7 +168,7 @@ export class Channel {
       this.#welcomed = resolve;
     });
     // A dead client may have left half of its bytes.
-    if (again) this.#write(resync);
+    if (again) this.#options.stream.write(resync);
     this.#send({ t: 'hello' });
     const late = timeout(welcomeMs);
     try {
@@ -183,7 +190,7 @@ export class Channel {
   request<O extends ExecutorOp>(
     op: O,
     parameters: RequestParameters<O>,
-    { payload = noBytes, deadlineMs = answerMs, onId }: RequestOptions = {},
+    { payload = noBytes, deadlineMs = answerMs, expectedBytes = 0, onId }: RequestOptions = {},
   ): Promise<Answer<O>> {
     if (this.#end !== undefined) return Promise.reject(this.#gone());
     const id = this.#nextId;
@@ -210,6 +217,7 @@ export class Channel {
         deadlineMs,
         waitsSince: undefined,
         files: [],
+        memory: new Slab(expectedBytes),
         incoming: undefined,
         carried: undefined,
         size: 0,
@@ -289,12 +297,17 @@ export class Channel {
    */
   #writeFrame(frame: ToExecutor, payload: Buffer): boolean {
     const line = `\n${JSON.stringify(frame)}\n`;
-    return this.#write(payload.length === 0 ? line : Buffer.concat([Buffer.from(line), payload, newline]));
-  }
-
-  #write(bytes: string | Buffer): boolean {
-    if (this.#end !== undefined || !this.#options.stream.writable) return false;
-    return this.#options.stream.write(bytes);
+    const { stream } = this.#options;
+    if (this.#end !== undefined || !stream.writable) return false;
+    if (payload.length <= copiedBytes) {
+      return stream.write(payload.length === 0 ? line : Buffer.concat([Buffer.from(line), payload, newline]));
+    }
+    stream.cork();
+    stream.write(line);
+    stream.write(payload);
+    const free = stream.write(newline);
+    stream.uncork();
+    return free;
   }
 
   #tick(): void {
@@ -444,7 +457,7 @@ export class Channel {
     pending.waitsSince = performance.now();
     pending.size += size;
     pending.seq = 0;
-    pending.incoming = new Incoming(size, file);
+    pending.incoming = new Incoming(size, file, pending.memory.take(size));
     this.#expect(pending, pending.incoming, p);
   }
 

@@ -15,8 +15,8 @@ export class Incoming {
   readonly #hash: Hash | undefined;
   #filled = 0;
 
-  constructor(size: number, file: Incoming['file']) {
-    this.#bytes = Buffer.allocUnsafe(size);
+  constructor(size: number, file: Incoming['file'], memory: Buffer = Buffer.allocUnsafe(size)) {
+    this.#bytes = memory;
     this.#hash = size > hashedAtOnce ? createHash('sha256') : undefined;
     this.file = file;
   }

@@ -46,6 +46,8 @@ export class LiveSandbox implements Sandbox {
   readonly #readable: ReadonlySet<string>;
   readonly #writable: ReadonlySet<string>;
   readonly #known: ReadonlySet<string>;
+  /** Of the writable files, as they were placed or written last. */
+  readonly #sizes: Map<RelPath, number>;
   #quiet: boolean | undefined;
   /** Commands take turns: the supervisor runs one at a time. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -59,6 +61,8 @@ export class LiveSandbox implements Sandbox {
     this.limits = parts.limits;
     this.ended = parts.channel.ended;
     this.#writable = new Set<string>(parts.policy.writable);
+    const writable = parts.baseline.filter(({ path }) => this.#writable.has(path));
+    this.#sizes = new Map(writable.map(({ path, size }) => [path, size]));
     this.#readable = new Set<string>([...parts.policy.readable, ...parts.policy.writable]);
     this.#known = new Set<string>([...this.#readable, ...parts.baseline.map(({ path }) => path)]);
   }
@@ -89,6 +93,7 @@ export class LiveSandbox implements Sandbox {
     const { result } = await this.#ask('write', parameters, { payload: bytes }, signal);
     if (result.sha256 !== parameters.sha256)
       throw new SandboxFault('channel', 'other bytes were written than were sent');
+    this.#sizes.set(path, bytes.length);
     return { sha256: result.sha256 };
   }
 
@@ -141,7 +146,7 @@ export class LiveSandbox implements Sandbox {
     try {
       if (this.#quiet === undefined) await this.quiesce();
       gathered.quiet = this.#quiet === true;
-      const collected = await this.#ask('collect', {});
+      const collected = await this.#ask('collect', {}, { expectedBytes: this.#expectedBytes() });
       gathered.report = reportIn(collected.bytes);
       gathered.files = this.#declared(collected.files);
       const { result, bytes } = await this.#ask('audit', {});
@@ -193,6 +198,12 @@ export class LiveSandbox implements Sandbox {
     } finally {
       signal?.removeEventListener('abort', cancel);
     }
+  }
+
+  #expectedBytes(): number {
+    let sum = 0;
+    for (const size of this.#sizes.values()) sum += size;
+    return Math.min(sum, channelBounds.collectionBytes);
   }
 
   /** In the order of the policy. What it does not name was not asked for. Throws SandboxFault `channel`. */
