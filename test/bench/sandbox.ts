@@ -12,8 +12,8 @@ import { median, ratio, time, timed, type Figure, type Suite } from './figures.t
 
 /** Each kind of call in a row, the kinds taking turns, so that a machine that grows slower does so for all of them. */
 const rows = 12;
-const callsInARow = 100;
-/** A twelfth of a hundred: an exec takes a hundred times as long. */
+const callsInARow = 300;
+/** Few: an exec takes a hundred times as long. */
 const execsInARow = 4;
 /** Each call alone, between others: what it costs when both processes have done something else meanwhile. */
 const turns = 200;
