@@ -68,7 +68,7 @@ Nothing that runs in the candidate's own process is proof against a candidate ma
 
 ## Not yet
 
-\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced, and so is \`tools\`.
+\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced.
 
 ## Fields
 `;

@@ -106,7 +106,8 @@ export const ContractSource = z.strictObject({
   tools: z
     .array(z.enum(['search']))
     .max(1)
-    .default([]),
+    .default([])
+    .meta({ description: 'Tools beside those that the model always has. `search`: a literal search over its files.' }),
   scratch: z
     .array(glob)
     .max(16)

@@ -4,7 +4,7 @@ import type { SessionId } from '../protocol/primitives.ts';
 import type { Binding, KernelStatus } from '../protocol/views.ts';
 import { defaultOptions, withSwitches } from './agent/defaults.ts';
 import { runAgent } from './agent/loop.ts';
-import { promptDigest } from './agent/prompt.ts';
+import { offeredTools, promptDigest } from './agent/prompt.ts';
 import { ContractBook } from './contract/contract-book.ts';
 import { createLanguageService } from './contract/language.ts';
 import { shippedContracts } from './contract/shipped.ts';
@@ -178,7 +178,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       defaults: defaultOptions,
       asked: { ...params.options, numPredict: contract.contract.budget.outputTokensPerRequest },
       switches: withSwitches(params.switches),
-      promptDigest,
+      promptDigest: promptDigest(offeredTools(contract.contract)),
       image: await sandbox.image(contracts.imageWanted(contract.contract, contract.digest)),
       profile: { name: contract.contract.profile, digest: sandbox.profileDigest(contract.contract.profile) },
     });

@@ -10,11 +10,11 @@ import { headAndTail } from './command-output.ts';
 import type { AgentDeps, AgentEnd, AgentInput, RunAgent } from './port.ts';
 import { visibleChecks } from './policy.ts';
 import { quoteArgv } from './tokenizer.ts';
-import { agentTools, firstMessages } from './prompt.ts';
+import { firstMessages, offeredTools } from './prompt.ts';
 import { findStuck, stuckLimits } from './stuck.ts';
 import type { Step } from './stuck.ts';
 import { callsInText, readCall } from './tolerant.ts';
-import type { AgentCall } from './tolerant.ts';
+import type { WorkCall } from './tolerant.ts';
 import { createToolbox } from './toolbox.ts';
 import type { Toolbox, ToolOutcome } from './toolbox.ts';
 
@@ -86,6 +86,8 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
   const { contract, binding } = input;
   const { switches, options } = binding;
   const budget = contract.budget.requestsPerAttempt;
+  const tools = offeredTools(contract);
+  const offered = tools.map((tool) => tool.name);
   const toolbox = createToolbox(contract, switches, deps.sandbox);
   const messages: ChatMessage[] = [...firstMessages(contract, input.feedback)];
   const steps: Step[] = [];
@@ -129,14 +131,14 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
     if (kept)
       await hint('finish', 'All checks pass and this is the last request. Call finish now; nothing else will be done.');
 
-    const admitted = admit(admission, messages, agentTools);
+    const admitted = admit(admission, messages, tools);
     if (!admitted.admitted) return { kind: 'limit', which: 'context', detail: admitted.arithmetic };
 
     await deps.record({ kind: 'request', n, boundTokens: admitted.boundTokens, proven: admitted.proven });
     const asked = messages.slice();
     let turn: ChatTurn;
     try {
-      turn = await deps.chat(asked, agentTools, signal);
+      turn = await deps.chat(asked, tools, signal);
     } catch (error) {
       if (!InferenceFailure.is(error)) throw error;
       await deps.record({ kind: 'failure', n, failure: error });
@@ -215,7 +217,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         answerCall(messages, call, 'Not done: the task was finished by an earlier call of this answer.', asText);
         continue;
       }
-      const read = readCall(call);
+      const read = readCall(call, offered);
       if (kept && !(read.ok && read.call.tool === 'finish')) {
         await note('hint', 'not_done', `only finish was still possible; ${call.name.slice(0, 60)} was not done`);
         answerCall(messages, call, 'Not done: only finish was still possible.', asText);
@@ -235,7 +237,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         finished = read.call.message;
         continue;
       }
-      const room = roomFor(admit(admission, messages, agentTools));
+      const room = roomFor(admit(admission, messages, tools));
       const outcome = await doCall(call, read, toolbox, note, signal, asText, room);
       steps.push({
         action: signature(call),
@@ -291,7 +293,7 @@ async function doCall(
   const outcome = { ...full, text: fitted(full.text, room) };
   await note(outcome.denied === null ? 'result' : 'denied', titleOf(valid), outcome.text, outcome.ok);
   // A check that fails is news, not an error: it may be run again after each edit.
-  return { ...outcome, failed: valid.tool === 'file_editor' || outcome.denied !== null };
+  return { ...outcome, failed: valid.tool !== 'terminal' || outcome.denied !== null };
 }
 
 /**
@@ -330,15 +332,23 @@ function objectionTo(toolbox: Toolbox, contract: FrozenContract): string | null 
     : `nothing was changed, and \`${quoteArgv(fails.argv)}\` fails on the unchanged files.`;
 }
 
-function titleOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>): string {
-  return call.tool === 'terminal'
-    ? `terminal ${call.command.slice(0, 120)}`
-    : `${call.command} ${call.path.slice(0, 120)}`;
+function titleOf(call: WorkCall): string {
+  switch (call.tool) {
+    case 'terminal':
+      return `terminal ${call.command.slice(0, 120)}`;
+    case 'file_editor':
+      return `${call.command} ${call.path.slice(0, 120)}`;
+    case 'search':
+      return `search ${call.query.slice(0, 120)}`;
+    default:
+      return unreachable(call);
+  }
 }
 
 /** What a reader of the activity wants to see of a call. */
-function textOf(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>): string {
+function textOf(call: WorkCall): string {
   if (call.tool === 'terminal') return call.command;
+  if (call.tool === 'search') return call.path === null ? '' : `in ${call.path}`;
   switch (call.command) {
     case 'view':
       return call.range === null ? '' : `lines ${call.range[0]} to ${call.range[1]}`;

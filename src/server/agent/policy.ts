@@ -35,7 +35,7 @@ export function allowedText(contract: FrozenContract): string {
     'Allowed, exactly as written, one a call:',
     ...lines,
     '- cat PATH',
-    'Files are read and edited with file_editor.',
+    `Files are read and edited with file_editor${contract.tools.includes('search') ? ', texts found with search' : ''}.`,
   ].join('\n');
 }
 

@@ -18,7 +18,7 @@ export const systemPrompt = `You change code in /workspace with tools, one small
 5. When all checks pass, call finish.
 Every answer is a tool call; text alone does nothing. terminal runs only the listed checks, exactly as written, one a call, and \`cat PATH\`: no other program, cd, pipe, && or redirection. Only writable files can be changed. Nothing can be installed.`;
 
-/** Tool schemas, with the keywords that the engine forwards and no others. */
+/** Schemas of the tools that every task has, with the keywords that the engine forwards and no others. */
 export const agentTools: readonly ChatTool[] = [
   {
     name: 'terminal',
@@ -55,8 +55,25 @@ export const agentTools: readonly ChatTool[] = [
   },
 ];
 
-/** Digest of the fixed prefix: part of the binding. */
-export const promptDigest: Sha256 = digestOf({ system: systemPrompt, tools: agentTools });
+const searchTool: ChatTool = {
+  name: 'search',
+  description: 'Find a literal text (no pattern) in the files of this task. Answers path:line: text.',
+  parameters: {
+    type: 'object',
+    properties: { query: { type: 'string' }, path: { type: 'string', description: 'A file or folder; default: all' } },
+    required: ['query'],
+  },
+};
+
+/** The tools that are offered under a contract. What it adds comes last, so that the prefix before it stays the same. */
+export function offeredTools(contract: FrozenContract): readonly ChatTool[] {
+  return contract.tools.includes('search') ? [...agentTools, searchTool] : agentTools;
+}
+
+/** Digest of the fixed prefix, with the tools that are offered: part of the binding. */
+export function promptDigest(tools: readonly ChatTool[]): Sha256 {
+  return digestOf({ system: systemPrompt, tools });
+}
 
 /** Files listed by name in the task; more are found by viewing folders. */
 const listedFiles = 60;

@@ -26,8 +26,13 @@ export type AgentCall =
       readonly newText: string;
     }
   | { readonly tool: 'file_editor'; readonly command: 'undo_edit'; readonly path: string }
+  /** `path` null: all files of the task. */
+  | { readonly tool: 'search'; readonly query: string; readonly path: string | null }
   | { readonly tool: 'finish'; readonly message: string }
   | { readonly tool: 'think'; readonly thought: string };
+
+/** A call that does something in the sandbox. */
+export type WorkCall = Exclude<AgentCall, { tool: 'finish' | 'think' }>;
 
 export type ReadCall =
   | { readonly ok: true; readonly call: AgentCall }
@@ -43,6 +48,10 @@ const aliases: ReadonlyMap<string, AgentCall['tool']> = new Map<string, AgentCal
   ['file_editor', 'file_editor'],
   ['str_replace_editor', 'file_editor'],
   ['str_replace_based_edit_tool', 'file_editor'],
+  ['search', 'search'],
+  ['grep', 'search'],
+  ['search_files', 'search'],
+  ['search_text', 'search'],
   ['finish', 'finish'],
   ['think', 'think'],
 ]);
@@ -82,21 +91,21 @@ const Editor = z.strictObject({
   view_range: maybe(z.array(whole)),
   ...noise,
 });
+const Search = z.strictObject({ query: text, path: maybe(text), ...noise });
 const Finish = z.strictObject({ message: maybe(text), ...noise });
 const Think = z.strictObject({ thought: text, ...noise });
 
 /**
  * Reads a call tolerantly: known aliases, arguments given as a JSON string, arrays and numbers given as strings, a missing
- * editor command that only one can be meant by. What is not valid after that is answered, never executed. Pure.
+ * editor command that only one can be meant by. What is not valid after that is answered, never executed. `offered`: names
+ * of the tools that the model was offered; another one that there is elsewhere is denied, however it is called. Pure.
  */
-export function readCall(call: ToolCall): ReadCall {
+export function readCall(call: ToolCall, offered: readonly string[]): ReadCall {
   const tool = toolNamed(call.name);
   const bad = (code: string, message: string, denied = false): ReadCall => ({ ok: false, code, denied, text: message });
-  if (tool === null)
-    return bad(
-      'undeclared_tool',
-      `There is no tool "${call.name.slice(0, 60)}". Tools: terminal, file_editor, finish, think.`,
-    );
+  const tools = `Tools: ${offered.join(', ')}.`;
+  if (tool === null) return bad('undeclared_tool', `There is no tool "${call.name.slice(0, 60)}". ${tools}`);
+  if (!offered.includes(tool)) return bad('tool_not_allowed', `Denied: this task has no ${tool}. ${tools}`, true);
   const args = readArguments(call.arguments);
   if (args === null) return bad('arguments_not_an_object', `The arguments of ${tool} must be one JSON object.`);
 
@@ -112,6 +121,14 @@ export function readCall(call: ToolCall): ReadCall {
     }
     case 'file_editor':
       return readEditorCall(args);
+    case 'search': {
+      const parsed = Search.safeParse(withQuery(args));
+      if (!parsed.success)
+        return bad('arguments_invalid', complaint(tool, parsed.error, 'query (text) and path (a file or folder)'));
+      // A line end after the text is how it was printed, not part of it.
+      const query = parsed.data.query.replace(/\r?\n$/, '');
+      return { ok: true, call: { tool, query, path: parsed.data.path ?? null } };
+    }
     case 'finish': {
       const parsed = Finish.safeParse(args);
       if (!parsed.success) return bad('arguments_invalid', complaint(tool, parsed.error, 'message (text)'));
@@ -192,6 +209,16 @@ function inferredCommand(args: Readonly<Record<string, unknown>>): string | unde
   ].filter((command) => command !== null);
   if (meant.length > 1) return undefined;
   return meant[0] ?? (has('path') && !has('new_str') ? 'view' : undefined);
+}
+
+/** Names that the text has in search tools elsewhere. One of them counts, and only where `query` is not there. */
+const queryNames = ['pattern', 'text', 'search_term'] as const;
+
+function withQuery(args: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const name = queryNames.find((each) => Object.hasOwn(args, each));
+  if (name === undefined || Object.hasOwn(args, 'query')) return args;
+  const { [name]: query, ...rest } = args;
+  return { ...rest, query };
 }
 
 function readArguments(value: unknown): Readonly<Record<string, unknown>> | null {

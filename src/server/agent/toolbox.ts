@@ -11,10 +11,11 @@ import type { EditResult } from './editor.ts';
 import { quoteArgv } from './tokenizer.ts';
 import { allowedText, decideTerminal, visibleChecks } from './policy.ts';
 import type { AgentSandbox } from './port.ts';
+import { createSearch, queryFault } from './search.ts';
 import { decodeText, encodeText, withText } from './text-file.ts';
 import type { TextFile } from './text-file.ts';
-import type { AgentCall } from './tolerant.ts';
-import { listFolder, namePath, shownPath, visiblePaths } from './workspace-path.ts';
+import type { WorkCall } from './tolerant.ts';
+import { listFolder, namePath, pathsIn, shownPath, visiblePaths } from './workspace-path.ts';
 
 /** What came of one call. `text` is what the model is answered. */
 export interface ToolOutcome {
@@ -28,7 +29,7 @@ export interface ToolOutcome {
 
 export interface Toolbox {
   /** Does a call other than `finish` and `think`. Throws SandboxFault `channel`, `engine`, `cancelled`, `limit-not-in-force`. */
-  act(call: Extract<AgentCall, { tool: 'terminal' | 'file_editor' }>, signal: AbortSignal): Promise<ToolOutcome>;
+  act(call: WorkCall, signal: AbortSignal): Promise<ToolOutcome>;
   /** Records a refusal that was decided outside (an unreadable call that asks for something forbidden). */
   refuse(request: string, code: string): Promise<void>;
   /** Every visible check has passed since the last edit. */
@@ -48,6 +49,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
   const viewed = new Set<RelPath>();
   const history = new Map<RelPath, Uint8Array[]>();
   const passed = new Set<string>();
+  const findIn = createSearch(contract, sandbox);
   let lastFailure: { readonly check: string; readonly command: string; readonly excerpt: string } | null = null;
   let edits = 0;
 
@@ -220,7 +222,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
   };
 
   const editor = async (
-    call: Extract<AgentCall, { tool: 'file_editor' }>,
+    call: Extract<WorkCall, { tool: 'file_editor' }>,
     signal: AbortSignal,
   ): Promise<ToolOutcome> => {
     const named = namePath(call.path, contract);
@@ -257,10 +259,40 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     }
   };
 
+  const search = async (query: string, place: string | null, signal: AbortSignal): Promise<ToolOutcome> => {
+    const request = `search ${query}${place === null ? '' : ` in ${place}`}`;
+    if (!contract.tools.includes('search'))
+      return deny(request, 'tool_not_allowed', `Denied: this task has no search.\n${allowedText(contract)}`);
+    const visible = visiblePaths(contract);
+    const named = namePath(place ?? '', contract);
+    if (named.kind === 'undeclared') return deny(request, 'not_readable', notDeclared(place ?? '', named, contract));
+    const fault = queryFault(query);
+    if (fault !== null) return answer(fault, false);
+    const { text, ok } = await findIn(
+      named.kind === 'file' ? [named.path] : pathsIn(named.path, visible),
+      query,
+      signal,
+    );
+    return answer(text, ok);
+  };
+
+  const work = (call: WorkCall, signal: AbortSignal): Promise<ToolOutcome> => {
+    switch (call.tool) {
+      case 'terminal':
+        return terminal(call.command, signal);
+      case 'file_editor':
+        return editor(call, signal);
+      case 'search':
+        return search(call.query, call.path, signal);
+      default:
+        return unreachable(call);
+    }
+  };
+
   return {
     async act(call, signal) {
       try {
-        return call.tool === 'terminal' ? await terminal(call.command, signal) : await editor(call, signal);
+        return await work(call, signal);
       } catch (error) {
         if (!SandboxFault.is(error)) throw error;
         switch (error.code) {

@@ -74,13 +74,17 @@ function suggest(raw: string, visible: readonly RelPath[]): string | null {
   return best === undefined ? null : shownPath(best);
 }
 
+/** The paths that lie in a folder, at any depth; '' is the workspace. */
+export function pathsIn<P extends string>(folder: string, paths: readonly P[]): readonly P[] {
+  return folder === '' ? paths : paths.filter((path) => path.startsWith(`${folder}/`));
+}
+
 /** A listing two levels deep of what the model may see; hidden entries are counted only, folders end in `/`. */
 export function listFolder(folder: string, files: readonly string[]): string {
   const prefix = folder === '' ? '' : `${folder}/`;
   const seen = new Set<string>();
   let hidden = 0;
-  for (const file of files) {
-    if (!file.startsWith(prefix)) continue;
+  for (const file of pathsIn(folder, files)) {
     const parts = file.slice(prefix.length).split('/');
     if (parts.slice(0, 2).some((part) => part.startsWith('.'))) {
       hidden += 1;

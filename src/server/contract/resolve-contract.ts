@@ -73,9 +73,6 @@ export function resolveContract(
   for (const { path, at } of selection.exposed) {
     error('supplemental-exposed', `${shownPath(path)} is supplemental, so it can't be in the snapshot.`, at);
   }
-  if (source.tools.length > 0) {
-    error('tools-not-supported', 'The search tool is not supported yet. Leave "tools" out.', ['tools']);
-  }
 
   const leftOut: string[] = [];
   /** The path when it may be taken, else undefined; what was named exactly is an error, the rest is listed. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { agentTools, firstMessages, offeredTools, promptDigest } from '../../../src/server/agent/prompt.ts';
 import { SandboxFault } from '../../../src/server/sandbox/port.ts';
 import { startRehearsal } from '../../../src/server/inference/rehearsal/start.ts';
 import { call, play, runOn, turn } from '../../fixtures/agent-run.ts';
@@ -15,6 +16,7 @@ import {
 import { frozenContract } from '../../fixtures/frozen-contract.ts';
 import { MemorySandbox } from '../../fixtures/memory-sandbox.ts';
 import { engineOn } from '../../fixtures/ollama-chat.ts';
+import { qwenPrompt, qwenTokens } from '../../fixtures/qwen.ts';
 
 const file = '/workspace/src/usage.py';
 const unit = 'python3 -m unittest tests.test_usage';
@@ -203,6 +205,59 @@ describe('denials', () => {
     } finally {
       await peer.close();
     }
+  });
+});
+
+describe('search', () => {
+  const find = (query: string, path?: string) => call('search', { query, ...(path === undefined ? {} : { path }) });
+  const toolNames = (run: AgentRun): readonly string[] =>
+    ((run.requests[0]?.tools ?? []) as readonly { function: { name: string } }[]).map((tool) => tool.function.name);
+
+  test('is offered and done where the contract has it; calls and answers are in the activity like any other', async () => {
+    const sandbox = box();
+    const run = await play([find('return'), find('import', 'tests'), turn.finish(), turn.finish()], {
+      contract: task({ tools: ['search'] }),
+      sandbox,
+    });
+    expect(toolNames(run)).toEqual(['terminal', 'file_editor', 'finish', 'think', 'search']);
+    expect(sandbox.calls).toEqual(['read src/usage.py', 'read tests/test_usage.py', 'read tests/test_usage.py']);
+    expect(run.requests[1]?.messages.at(-1)?.content).toContain(`\n${file}:2:     return 0`);
+    expect(run.activity.slice(0, 4)).toEqual([
+      'tool: search return',
+      'result: search return',
+      'tool: search import',
+      'result: search import',
+    ]);
+  });
+
+  test('elsewhere it is neither offered nor done: denied, audited and counted, however it is called', async () => {
+    const sandbox = box();
+    const run = await play([find('return'), call('grep', { pattern: 1 }), turn.finish(), turn.finish()], {
+      contract: task(),
+      sandbox,
+    });
+    expect(toolNames(run)).not.toContain('search');
+    expect(sandbox.calls).toEqual([]);
+    expect(sandbox.denials.map((d) => d.reason)).toEqual(['tool_not_allowed', 'tool_not_allowed']);
+    expect(run.activity.filter((a) => a.startsWith('denied'))).toHaveLength(2);
+    expect(said(run)).toContain('Denied: this task has no search. Tools: terminal, file_editor, finish, think.');
+  });
+
+  test('costs less than a hundred tokens, and none without it; its prompt has a digest of its own', () => {
+    const [without, withIt] = [task(), task({ tools: ['search'] })].map((contract) => {
+      const tools = offeredTools(contract);
+      const messages = firstMessages(contract, null);
+      return {
+        tokens: qwenTokens(qwenPrompt(messages, tools)),
+        bare: qwenTokens(JSON.stringify(messages)) + qwenTokens(JSON.stringify(tools)),
+        digest: promptDigest(tools),
+      };
+    });
+    if (without === undefined || withIt === undefined) throw new Error('two were asked for');
+    expect(without.digest).toBe(promptDigest(agentTools));
+    expect(withIt.digest).not.toBe(without.digest);
+    expect(withIt.tokens - without.tokens).toBeLessThan(100);
+    expect(withIt.bare).toBeLessThanOrEqual(900);
   });
 });
 

@@ -49,6 +49,15 @@ describe('terminal policy', () => {
     expect(text).not.toContain('secret');
   });
 
+  test('a denial names search only where the contract has it', () => {
+    const said = (tools: 'search'[]): string => {
+      const decision = decideTerminal('grep -rn x src', { ...contract, tools });
+      return decision.kind === 'denied' ? decision.text : '';
+    };
+    expect(said([])).not.toContain('search');
+    expect(said(['search'])).toContain('texts found with search');
+  });
+
   test('cat PATH is a read', () => {
     expect(decideTerminal('cat src/usage.py', contract)).toEqual({ kind: 'read', path: 'src/usage.py' });
   });

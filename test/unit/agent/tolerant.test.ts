@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { callsInText, readCall } from '../../../src/server/agent/tolerant.ts';
 
-const read = (name: string, args: unknown): ReturnType<typeof readCall> =>
-  readCall({ id: null, name, arguments: args });
-const call = (name: string, args: unknown): unknown => {
-  const result = read(name, args);
+const usual = ['terminal', 'file_editor', 'finish', 'think'];
+const read = (name: string, args: unknown, offered: readonly string[] = usual): ReturnType<typeof readCall> =>
+  readCall({ id: null, name, arguments: args }, offered);
+const call = (name: string, args: unknown, offered?: readonly string[]): unknown => {
+  const result = read(name, args, offered);
   return result.ok ? result.call : result.code;
 };
 
@@ -75,6 +76,40 @@ describe('strict doing', () => {
     };
     expect(denied('terminal', { command: 'x', reset: true })).toBe(true);
     expect(denied('nothing', {})).toBe(false);
+  });
+});
+
+describe('search, where it is offered', () => {
+  const offered = [...usual, 'search'];
+  test.each([
+    ['search', { query: 'a b' }, { query: 'a b', path: null }],
+    ['search', { query: ' x', path: '/workspace/src' }, { query: ' x', path: '/workspace/src' }],
+    ['search', '{"query":"x\n"}', { query: 'x', path: null }],
+    ['grep', { pattern: 'x', path: null, summary: 'why' }, { query: 'x', path: null }],
+    ['functions.search_files', { search_term: 'x' }, { query: 'x', path: null }],
+  ])('%s %j', (name, args, expected) => {
+    expect(call(name, args, offered)).toEqual({ tool: 'search', ...expected });
+  });
+
+  test.each([
+    ['no text', {}],
+    ['a text that is none', { query: ['x'] }],
+    ['two texts', { query: 'x', pattern: 'y' }],
+    ['other rules of matching', { query: 'x', regex: true }],
+    ['a path that is none', { query: 'x', path: 7 }],
+  ])('with %s is not done', (_what, args) => {
+    expect(call('search', args, offered)).toBe('arguments_invalid');
+  });
+
+  test('where it is not offered it is denied, by every name and with any arguments, and is in no list', () => {
+    for (const [name, args] of [
+      ['search', { query: 'x' }],
+      ['grep', { pattern: 'x' }],
+      ['search', 7],
+    ] as const)
+      expect(read(name, args)).toMatchObject({ ok: false, denied: true, code: 'tool_not_allowed' });
+    expect(read('nothing', {})).toMatchObject({ denied: false, text: expect.not.stringContaining('search') });
+    expect(read('nothing', {}, offered)).toMatchObject({ text: expect.stringContaining('think, search.') });
   });
 });
 

@@ -133,6 +133,15 @@ describe('freezing a contract', () => {
     expect(contract.readable).toEqual(['src/new.py', 'src/usage.py']);
   });
 
+  it('has the tools that were asked for, and a digest that says so', async () => {
+    await start();
+    const without = await freeze();
+    expect(without.contract.tools).toEqual([]);
+    const withIt = await freeze({ tools: ['search'] });
+    expect(withIt.contract.tools).toEqual(['search']);
+    expect(withIt.digest).not.toBe(without.digest);
+  });
+
   it('takes an untracked file only when it is named', async () => {
     await start();
     await repo!.write('notes/a.txt', 'a');
@@ -186,7 +195,6 @@ describe('freezing a contract', () => {
       { writable: [{ path: 'src/usage.py', symbols: ['f'] }] },
       'symbols-not-supported: ["f"]',
     ],
-    ['a tool that is not there yet', { tools: ['search'] }, 'tools-not-supported: ["search"]'],
     [
       'two checks with one id',
       {

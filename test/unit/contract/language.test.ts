@@ -60,6 +60,7 @@ describe('language features of a contract', () => {
 
   it('completes choices', async () => {
     expect(await labels('{ "acceptance": [{ "baseline": | }] }')).toEqual(['fail', 'pass']);
+    expect(await choose('{ "tools": ["|"] }', 'search')).toBe('{ "tools": ["search"] }');
     expect(await choose('{ "acceptance": [{ "baseline": "f|" }] }', 'pass')).toBe(
       '{ "acceptance": [{ "baseline": "pass" }] }',
     );
@@ -82,6 +83,7 @@ describe('language features of a contract', () => {
       value: fieldHelp['acceptance/*/timeoutS'],
     });
     expect(await hover('{ "readable": ["src/|a.py"] }')).toMatchObject({ value: fieldHelp['readable'] });
+    expect(await hover('{ "tools": ["sea|rch"] }')).toMatchObject({ value: fieldHelp['tools'] });
     expect(await hover('{ | }')).toBeUndefined();
   });
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { defaultOptions, defaultSwitches } from '../../../src/server/agent/defaults.ts';
-import { promptDigest } from '../../../src/server/agent/prompt.ts';
+import { agentTools, promptDigest } from '../../../src/server/agent/prompt.ts';
 import { makeBinding } from '../../../src/server/inference/binding.ts';
 import type { BindingParts } from '../../../src/server/inference/binding.ts';
 import { honestTag, peerDigest, peerModel, startOllamaPeer, weights } from '../../fixtures/bad-peers/ollama-peer.ts';
@@ -32,7 +32,7 @@ const bind = async (asked: BindingParts['asked'] = {}) =>
     defaults: defaultOptions,
     asked,
     switches: defaultSwitches,
-    promptDigest,
+    promptDigest: promptDigest(agentTools),
     image: { reference: 'base', digest: 'sha256:x', executorDigest: anySha256 },
     profile: { name: 'bounded', digest: anySha256 },
   });
@@ -58,7 +58,7 @@ describe('a binding', () => {
       },
       options: { ...defaultOptions, numPredict: 512 },
       switches: defaultSwitches,
-      promptDigest,
+      promptDigest: promptDigest(agentTools),
       image: { reference: 'base', digest: 'sha256:x' },
       executorDigest: anySha256,
       profile: { name: 'bounded', digest: anySha256 },

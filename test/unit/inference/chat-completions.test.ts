@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { defaultOptions, defaultSwitches } from '../../../src/server/agent/defaults.ts';
-import { promptDigest } from '../../../src/server/agent/prompt.ts';
+import { agentTools, promptDigest } from '../../../src/server/agent/prompt.ts';
 import { makeBinding } from '../../../src/server/inference/binding.ts';
 import { createChatCompletionsEngine } from '../../../src/server/inference/chat-completions.ts';
 import type { ChatMessage, ChatTurn, InferenceEngine } from '../../../src/server/inference/port.ts';
@@ -221,7 +221,7 @@ describe('a server for chat completions', () => {
         defaults: defaultOptions,
         asked,
         switches: defaultSwitches,
-        promptDigest,
+        promptDigest: promptDigest(agentTools),
         image: { reference: 'x', digest: 'x', executorDigest: anySha256 },
         profile: { name: 'bounded', digest: anySha256 },
       });

@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { AttemptEngine, Binding, LiveInference, MemoryReading } from '../../../src/protocol/views.ts';
 import { defaultOptions, defaultSwitches } from '../../../src/server/agent/defaults.ts';
-import { promptDigest } from '../../../src/server/agent/prompt.ts';
+import { agentTools, promptDigest } from '../../../src/server/agent/prompt.ts';
 import { makeBinding } from '../../../src/server/inference/binding.ts';
 import { InventoryLedger } from '../../../src/server/inference/inventory-ledger.ts';
 import type { MemoryCeilings } from '../../../src/server/inference/memory.ts';
@@ -62,7 +62,7 @@ async function begin(
     defaults: defaultOptions,
     asked: { numCtx: 8192 },
     switches: defaultSwitches,
-    promptDigest,
+    promptDigest: promptDigest(agentTools),
     image: { reference: 'x', digest: 'x', executorDigest: anySha256 },
     profile: { name: 'bounded', digest: anySha256 },
   });
