@@ -175,7 +175,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
     if (turn.content.trim() !== '') await note('message', 'message', turn.content);
     messages.push({ role: 'assistant', content: turn.content, thinking: turn.thinking, toolCalls: turn.toolCalls });
 
-    const printed = turn.toolCalls.length === 0 ? callsInText(turn.content) : [];
+    const printed = turn.toolCalls.length === 0 ? callsInText(turn.content, offered) : [];
     const asText = printed.length > 0 && switches.executeTextCalls;
     const calls = asText ? printed : turn.toolCalls;
 
@@ -290,7 +290,9 @@ async function doCall(
   if (valid.tool === 'finish') throw new Error('finish is not done here');
   await note('tool', `${titleOf(valid)}${marked}`, textOf(valid));
   const full = await toolbox.act(valid, signal);
-  const outcome = { ...full, text: fitted(full.text, room) };
+  const part =
+    valid.tool === 'search' ? 'search one file or folder with path' : 'view a part of a file with view_range';
+  const outcome = { ...full, text: fitted(full.text, room, part) };
   await note(outcome.denied === null ? 'result' : 'denied', titleOf(valid), outcome.text, outcome.ok);
   // A check that fails is news, not an error: it may be run again after each edit.
   return { ...outcome, failed: valid.tool !== 'terminal' || outcome.denied !== null };
@@ -304,12 +306,12 @@ function roomFor(next: Admitted): number {
   return Math.max(leastAnswer, Math.floor((next.limitTokens - next.boundTokens) * answerShare));
 }
 
-/** The text within its room: head and tail, and a word on how to see the rest. */
-function fitted(text: string, room: number): string {
+/** The text within its room: head and tail, and a word on how to see the rest (`part`). */
+function fitted(text: string, room: number, part: string): string {
   const rendered = renderedBytes(text);
   if (rendered <= room) return text;
   const bytes = Buffer.byteLength(text, 'utf8');
-  return `${headAndTail(text, Math.floor((bytes * room) / rendered))}\n[cut to fit the context; view a part of a file with view_range]`;
+  return `${headAndTail(text, Math.floor((bytes * room) / rendered))}\n[cut to fit the context; ${part}]`;
 }
 
 function answerCall(messages: ChatMessage[], call: ToolCall, text: string, asText: boolean): void {

@@ -57,10 +57,10 @@ export const agentTools: readonly ChatTool[] = [
 
 const searchTool: ChatTool = {
   name: 'search',
-  description: 'Find a literal text (no pattern) in the files of this task. Answers path:line: text.',
+  description: 'Find literal text in files; path: a file or folder.',
   parameters: {
     type: 'object',
-    properties: { query: { type: 'string' }, path: { type: 'string', description: 'A file or folder; default: all' } },
+    properties: { query: { type: 'string' }, path: { type: 'string' } },
     required: ['query'],
   },
 };

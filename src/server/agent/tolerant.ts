@@ -282,10 +282,10 @@ function piecesBetween(content: string, before: string, after: string, open: boo
 }
 
 /**
- * Calls that a model printed as text instead of making them: tagged or fenced JSON with a known tool's name, or the whole
- * answer as such JSON. At most eight; empty where the text only talks about tools.
+ * Calls that a model printed as text instead of making them: tagged or fenced JSON with the name of a tool that was
+ * offered, or the whole answer as such JSON. At most eight; empty where the text only talks about tools.
  */
-export function callsInText(content: string): readonly ToolCall[] {
+export function callsInText(content: string, offered: readonly string[]): readonly ToolCall[] {
   const candidates = [
     ...piecesBetween(content, '<tool_call>', '</tool_call>', true),
     ...piecesBetween(content, '```', '```', false).map((piece) => piece.replace(/^(?:json|tool_call)/, '')),
@@ -303,7 +303,7 @@ export function callsInText(content: string): readonly ToolCall[] {
     const value = decoded(candidate);
     if (typeof value !== 'object' || value === null) continue;
     const held = value as { readonly name?: unknown; readonly arguments?: unknown; readonly parameters?: unknown };
-    if (typeof held.name !== 'string' || toolNamed(held.name) === null) continue;
+    if (typeof held.name !== 'string' || !offered.includes(toolNamed(held.name) ?? '')) continue;
     calls.push({ id: null, name: held.name, arguments: held.arguments ?? held.parameters ?? null });
   }
   return calls;

@@ -36,7 +36,7 @@ export const fieldHelp: Readonly<Record<string, string>> = {
   'supplemental/*/path': 'The files of this check. Not in the snapshot, not readable, not writable.',
   'supplemental/*/argv': 'The exact program and its arguments; no shell reads them.',
   tools:
-    'Tools that the model is offered beside those that it always has. `search`: finds a literal text in the files that the model may be shown, and in no others: at most 50 lines from 500 files a search. It costs some 90 tokens with each request: worth it where the model has to find the place, not where the instruction names it.',
+    'Tools that the model is offered beside those that it always has. `search`: finds a literal text in the files that the model may be shown, and in no others: at most 50 lines from 500 files a search. It costs some 70 tokens with each request: worth it where the model has to find the place, not where the instruction names it.',
   scratch: 'Folders that commands may write to (caches, build output). Never read, never collected.',
   budget: 'What one session may spend. A failed or cancelled attempt counts.',
   'budget/attempts': `Attempts in all, over every session of this contract and binding. ${contractDefaults.attempts} without it.`,

@@ -243,7 +243,24 @@ describe('search', () => {
     expect(said(run)).toContain('Denied: this task has no search. Tools: terminal, file_editor, finish, think.');
   });
 
-  test('costs less than a hundred tokens, and none without it; its prompt has a digest of its own', () => {
+  test('what does not fit the context is cut, and how to see the rest is said', async () => {
+    const sandbox = new MemorySandbox({
+      'src/usage.py': `return ${'x'.repeat(200)}\n`.repeat(60),
+      'tests/test_usage.py': '',
+    });
+    const run = await play([find('return'), turn.finish(), turn.finish()], {
+      contract: task({ tools: ['search'] }),
+      sandbox,
+      options: { numCtx: 10_240 },
+    });
+    expect(run.end.kind).toBe('finished');
+    const shown = run.requests[1]?.messages.at(-1)?.content ?? '';
+    expect(shown).toMatch(/^The first 50 lines/);
+    expect(shown).toContain('[more lines have it;');
+    expect(shown).toContain('[cut to fit the context; search one file or folder with path]');
+  });
+
+  test('costs some seventy tokens, and none without it; its prompt has a digest of its own', () => {
     const [without, withIt] = [task(), task({ tools: ['search'] })].map((contract) => {
       const tools = offeredTools(contract);
       const messages = firstMessages(contract, null);
@@ -256,7 +273,7 @@ describe('search', () => {
     if (without === undefined || withIt === undefined) throw new Error('two were asked for');
     expect(without.digest).toBe(promptDigest(agentTools));
     expect(withIt.digest).not.toBe(without.digest);
-    expect(withIt.tokens - without.tokens).toBeLessThan(100);
+    expect(withIt.tokens - without.tokens).toBeLessThan(80);
     expect(withIt.bare).toBeLessThanOrEqual(900);
   });
 });

@@ -129,11 +129,17 @@ describe('calls printed as text', () => {
     ['<|python_tag|>{"name":"finish","parameters":{}} .', 1],
     ['```tool_call\n{"name":"finish","arguments":{}}```', 1],
   ])('%s', (content, count) => {
-    expect(callsInText(content)).toHaveLength(count);
+    expect(callsInText(content, usual)).toHaveLength(count);
+  });
+
+  test('a tool that was not offered is no call in a text', () => {
+    const printed = '```json\n{"name":"search","arguments":{"query":"x"}}\n```';
+    expect(callsInText(printed, usual)).toEqual([]);
+    expect(callsInText(printed, [...usual, 'search'])).toHaveLength(1);
   });
 
   test('marks without end are read in one pass: megabytes of them hold nobody up', () => {
     for (const mark of ['<tool_call>{', '```{ ', '<|python_tag|>{'])
-      expect(callsInText(mark.repeat(200_000))).toHaveLength(0);
+      expect(callsInText(mark.repeat(200_000), usual)).toHaveLength(0);
   });
 });
