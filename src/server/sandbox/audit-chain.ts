@@ -15,6 +15,9 @@ export interface UnseenStretch {
   readonly entries: number;
 }
 
+/** How far a chain had come at one moment, and whether it could be relied on. */
+export type ChainSnapshot = Readonly<Pick<AuditChain, 'head' | 'entries' | 'broken' | 'witnessed' | 'unseen'>>;
+
 /** What an answer of the supervisor says happened, as the Kernel knows it. */
 interface Seen {
   readonly mark: AuditMark | null;
@@ -78,6 +81,12 @@ export class AuditChain {
     this.#entries = entries;
     this.#head = head;
     this.#unseen = [...this.#unseen, { recorded, entries }];
+  }
+
+  /** As it is now, whatever comes behind. */
+  snapshot(): ChainSnapshot {
+    const { head, entries, broken, witnessed, unseen } = this;
+    return { head, entries, broken, witnessed, unseen };
   }
 
   add(

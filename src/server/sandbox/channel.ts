@@ -52,6 +52,8 @@ export interface RequestOptions {
   /** What the answer is likely to carry: memory for it is taken in one piece. Nothing depends on it. */
   readonly expectedBytes?: number | undefined;
   readonly onId?: ((id: number) => void) | undefined;
+  /** Called with the answer's arrival, before anything that came behind it is looked at; not for a refusal. */
+  readonly onAnswer?: (() => void) | undefined;
 }
 export type Welcome = Extract<FromExecutor, { t: 'welcome' }>;
 
@@ -77,6 +79,7 @@ interface Pending {
   readonly request: ExecutorRequest;
   readonly settle: (answer: Answer<ExecutorOp>) => void;
   readonly fail: (error: Error) => void;
+  readonly onAnswer: (() => void) | undefined;
   readonly deadlineMs: number;
   /** When all of it was on its way, or something of its answer came last; undefined before. */
   waitsSince: number | undefined;
@@ -190,7 +193,7 @@ export class Channel {
   request<O extends ExecutorOp>(
     op: O,
     parameters: RequestParameters<O>,
-    { payload = noBytes, deadlineMs = answerMs, expectedBytes = 0, onId }: RequestOptions = {},
+    { payload = noBytes, deadlineMs = answerMs, expectedBytes = 0, onId, onAnswer }: RequestOptions = {},
   ): Promise<Answer<O>> {
     if (this.#end !== undefined) return Promise.reject(this.#gone());
     const id = this.#nextId;
@@ -214,6 +217,7 @@ export class Channel {
         request,
         settle,
         fail,
+        onAnswer,
         deadlineMs,
         waitsSince: undefined,
         files: [],
@@ -502,6 +506,7 @@ export class Channel {
     this.#pending.delete(frame.id);
     this.#options.at?.(`frame-answered-${request.t}`);
     if (isAudited(request.t)) this.#options.chain.add(frame.a, 'done', request, frame.result);
+    pending.onAnswer?.();
     pending.settle({ result, bytes, files });
   }
 

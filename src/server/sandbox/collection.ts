@@ -9,7 +9,7 @@ import {
 import type { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
-import type { UnseenStretch } from './audit-chain.ts';
+import type { ChainSnapshot } from './audit-chain.ts';
 import type { CollectedFile, Collection, PlacedFile } from './port.ts';
 
 /** What could be read out, whatever the way. Null: it could not be read. */
@@ -31,13 +31,7 @@ export interface Expectation {
   /** What was placed, by hash. */
   readonly baseline: readonly FileEntry[];
   readonly policy: Pick<Policy, 'writable'>;
-  readonly chain: {
-    readonly head: Sha256;
-    readonly entries: number;
-    readonly broken: string | null;
-    readonly witnessed: boolean;
-    readonly unseen: readonly UnseenStretch[];
-  };
+  readonly chain: ChainSnapshot;
 }
 
 /**

@@ -3,7 +3,7 @@ import { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { LimitReceipt } from '../../protocol/views.ts';
-import type { AuditChain } from './audit-chain.ts';
+import type { AuditChain, ChainSnapshot } from './audit-chain.ts';
 import { ExecutorRefusal, type Answer, type Channel, type RequestOptions, type RequestParameters } from './channel.ts';
 import { judgeCollection, type Gathered } from './collection.ts';
 import type { Monitor } from './monitor.ts';
@@ -143,22 +143,32 @@ export class LiveSandbox implements Sandbox {
       auditLog: null,
       executorHead: null,
     };
+    const { nonce, baseline, policy, chain, monitor } = this.#parts;
+    // The log is compared with what the Kernel knew when the log was read: a person may have looked at a file since.
+    let known: ChainSnapshot | undefined;
     try {
       if (this.#quiet === undefined) await this.quiesce();
       gathered.quiet = this.#quiet === true;
       const collected = await this.#ask('collect', {}, { expectedBytes: this.#expectedBytes() });
       gathered.report = reportIn(collected.bytes);
       gathered.files = this.#declared(collected.files);
-      const { result, bytes } = await this.#ask('audit', {});
+      const onAnswer = (): void => {
+        known = chain.snapshot();
+      };
+      const { result, bytes } = await this.#ask('audit', {}, { onAnswer });
       gathered.auditLog = bytes;
       gathered.executorHead = result.head;
     } catch (error) {
       gathered.fault = SandboxFault.is(error) ? `${error.code}: ${error.message}` : `defect: ${String(error)}`;
       if (gathered.report === null) gathered.via = 'none';
     }
-    const { nonce, baseline, policy, chain, monitor } = this.#parts;
     return {
-      ...judgeCollection(gathered, { nonce, baseline, policy, chain }),
+      ...judgeCollection(gathered, {
+        nonce,
+        baseline,
+        policy,
+        chain: { ...(known ?? chain.snapshot()), broken: chain.broken },
+      }),
       monitor: recordingOf(monitor),
     };
   }
