@@ -63,7 +63,8 @@ export function kernelError(error: unknown): unknown {
   return EscrowError.fromWire(error.message, error.data) ?? error;
 }
 
-function parseProgress(value: unknown): Progress | undefined {
+/** The value of a `$/progress`; undefined for its end and for what is none. */
+export function parseProgress(value: unknown): Progress | undefined {
   if (typeof value !== 'object' || value === null || !('kind' in value) || value.kind === 'end') return undefined;
   const { code, message, percentage } = value as { code?: unknown; message?: unknown; percentage?: unknown };
   return {

@@ -8,6 +8,7 @@ import type { ImageList, ImagePlan, ImagePrune, ImageRecord } from '../../src/pr
 import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
 import { endKernel, makeHome } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+import { atTerminal } from '../fixtures/terminal.ts';
 
 describe('escrow image', () => {
   let home: string;
@@ -70,5 +71,32 @@ describe('escrow image', () => {
     expect((await cli('image', 'prune', '--all')).code).toBe(2);
     expect(await cli('image', 'prune', '--all', '--yes')).toMatchObject({ code: 0, value: { done: true, failed: [] } });
     expect((await cli('image', 'plan', file)).value).toMatchObject({ state: 'needed' });
+  });
+
+  it('shows a person the plan, asks, says what it does meanwhile, and ends with what was made and its sizes', async () => {
+    const { code, statuses, text } = await atTerminal(['image', 'prepare', 'task.contract.jsonc'], {
+      cwd: repo.root,
+      home,
+      answers: [['Do this? [y/N] ', 'y']],
+    });
+    expect(code).toBe(0);
+    expect(statuses).toEqual([
+      'waiting',
+      'python requirements.lock · 45 %',
+      'pack requirements.lock · 75 %',
+      expect.stringMatching(/^executor \S+ · 95 %$/),
+      expect.stringMatching(/^done escrow-sandbox:\S+ · 100 %$/),
+    ]);
+    // The plan, the question and its answer, then what was made; nothing of what went on is left.
+    expect(text).toMatch(/to do {3}install the wheels of \d+ requirements of requirements\.lock\n/);
+    const [, made = ''] = text.split('Do this? [y/N] ');
+    expect(made.split('\n')).toEqual([
+      'y',
+      expect.stringMatching(/^prepared · escrow-sandbox:\S+ · \d+ MB · \d+\.\d s$/),
+      expect.stringMatching(/^python {5}\d+\.\d s · 5 fetched · [\d.]+ MB downloaded · \d+ files, [\d.]+ MB$/),
+      expect.stringMatching(/^executor {3}\d+\.\d s$/),
+      '',
+    ]);
+    expect((await cli('image', 'plan', 'task.contract.jsonc')).value).toMatchObject({ state: 'ready' });
   });
 });

@@ -10,6 +10,7 @@ import { pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ImagePlan } from '../../src/protocol/images.ts';
 import type { ContractDigest } from '../../src/protocol/primitives.ts';
+import { progressWords } from '../../src/extension/progress-words.ts';
 import { fetchSandboxNode, findSandboxNode } from '../../src/server/image/sandbox-node.ts';
 import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { imageRepository, replacement, type ImageRepository } from '../fixtures/image-repository.ts';
@@ -17,6 +18,7 @@ import { sessionAt, settled, startSession, verified, writeScript } from '../fixt
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { knownHome } from '../fixtures/known-home.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+import { words } from '../fixtures/window-state.ts';
 
 /** What fetches tens of megabytes more. */
 const full = process.env['ESCROW_TEST_FULL'] === '1';
@@ -140,13 +142,21 @@ describe('a contract with packages of npm and of Python', () => {
 
   it('[64+] is prepared after a yes, measured, and recorded', async () => {
     const { plan: id } = await plan();
-    const seen: string[] = [];
+    const row: string[] = [];
     const { plan: after, record } = await kernel.kernel.call(
       'image/prepare',
       { digest, plan: id, approval: { ...yes, standing: true } },
-      { onProgress: ({ code }) => seen.push(code) },
+      { onProgress: (progress) => row.push(progressWords(progress, words.t)) },
     );
-    expect(seen).toEqual(expect.arrayContaining(['npm', 'python', 'pack', 'done']));
+    // What the window's row says meanwhile.
+    expect(row).toEqual([
+      'Waits for its turn',
+      'npm packages of package-lock.json · 10 %',
+      'Python packages of requirements.lock · 45 %',
+      'The layer with the packages of package-lock.json, requirements.lock · 75 %',
+      'The executor of Escrow · 95 %',
+      'Done · 100 %',
+    ]);
     expect(after).toMatchObject({ state: 'ready', image: { digest: record?.image } });
     expect(record).toMatchObject({ plan: id, approval: { by: 'test', channel: 'script', standing: true } });
     const python = record?.steps.find(({ kind }) => kind === 'python');

@@ -5,6 +5,7 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { commands, contractGlob } from '../ids.ts';
 import { withImage } from '../images/image-commands.ts';
 import { showInformation } from '../messages.ts';
+import { progressWords } from '../progress-words.ts';
 import { isRow } from '../tree-argument.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible, visibleLines, withoutIcons } from '../visible-text.ts';
@@ -84,8 +85,8 @@ export async function runBaseline(parts: WindowParts, contract: ContractView): P
   const title = visible(contract.contract.title);
   const baseline = await withImage(parts, contract.digest, () =>
     parts.operations.run(vscode.l10n.t('Checking the baseline'), title, (token, progress) =>
-      parts.link.request('contract/baseline', { digest: contract.digest }, token, (detail) => {
-        progress(`${title} · ${visible(detail)}`);
+      parts.link.request('contract/baseline', { digest: contract.digest }, token, (made) => {
+        progress(`${title} · ${progressWords(made, vscode.l10n.t)}`);
       }),
     ),
   );

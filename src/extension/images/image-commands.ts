@@ -4,6 +4,7 @@ import type { ImagePlan } from '../../protocol/images.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { commands, imagePlanScheme } from '../ids.ts';
 import { showInformation } from '../messages.ts';
+import { progressWords } from '../progress-words.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible } from '../visible-text.ts';
@@ -80,7 +81,9 @@ async function ensureImage(parts: WindowParts, digest: ContractDigest | undefine
           approval: answer === 'standing' ? null : { reviewer, standing: answer === 'always' },
         },
         token,
-        progress,
+        (made) => {
+          progress(progressWords(made, vscode.l10n.t));
+        },
       ),
   );
   await observer.refresh('status');

@@ -1,7 +1,7 @@
-import { unreachable } from '../../protocol/primitives.ts';
-import type { ImagePlan, ImageStep } from '../../protocol/images.ts';
+import type { ImagePlan } from '../../protocol/images.ts';
 import type { Localize } from '../trees/tree-node.ts';
 import { visible } from '../visible-text.ts';
+import { stepWords } from './step-words.ts';
 
 function size(bytes: number): string {
   const mebibytes = bytes / 1024 ** 2;
@@ -35,28 +35,6 @@ export function downloadWords(plan: Pick<ImagePlan, 'unknown' | 'downloadBytes' 
   return plan.downloadBytes === 0
     ? t('not known before ({0})', unknown)
     : t('at least {0}; not known before: {1}', size(plan.downloadBytes), unknown);
-}
-
-function stepWords(step: ImageStep, t: Localize): string {
-  const subject = visible(step.subject, 400);
-  switch (step.kind) {
-    case 'node':
-      return t('Node for the executor');
-    case 'pull':
-      return t('Pull the base {0}', subject);
-    case 'flatten':
-      return t('Take the base {0} apart into one layer', subject);
-    case 'npm':
-      return t('npm packages of {0}', subject);
-    case 'python':
-      return t('Python packages of {0}', subject);
-    case 'opaque':
-      return t('A command of the contract: {0}', subject);
-    case 'executor':
-      return t('The executor of Escrow');
-    default:
-      return unreachable(step.kind, 'step');
-  }
 }
 
 /** Where something comes from: a host's name, or the place that a client's own configuration names. */

@@ -10,6 +10,7 @@ import {
   WorkDoneProgress,
 } from 'vscode-languageclient/node';
 import type * as vscode from 'vscode';
+import { parseProgress, type Progress } from '../../client/kernel-connection.ts';
 import { EscrowError, type ErrorCode } from '../../protocol/errors.ts';
 import type { Method, Notification, NotificationParams, Params, Result } from '../../protocol/methods.ts';
 import type { Fault } from '../fault-words.ts';
@@ -153,7 +154,7 @@ export class KernelLink {
     method: M,
     params: Params<M>,
     token?: CancellationToken,
-    onProgress?: (detail: string) => void,
+    onProgress?: (progress: Progress) => void,
   ): Promise<Result<M>> {
     const live = this.#live;
     if (live === undefined) {
@@ -191,14 +192,12 @@ export class KernelLink {
   /** Hears what a request of ours says of itself on the way. */
   #followProgress(
     client: LanguageClient,
-    onProgress: (detail: string) => void,
+    onProgress: (progress: Progress) => void,
   ): { readonly token: string; dispose(): void } {
     const token = `window-${++this.#progressTokens}`;
-    const listener = client.onProgress(WorkDoneProgress.type, token, (progress) => {
-      if (progress.kind === 'end' || progress.message === undefined) return;
-      onProgress(
-        progress.percentage === undefined ? progress.message : `${progress.message} · ${progress.percentage} %`,
-      );
+    const listener = client.onProgress(WorkDoneProgress.type, token, (value) => {
+      const progress = parseProgress(value);
+      if (progress !== undefined) onProgress(progress);
     });
     return {
       token,

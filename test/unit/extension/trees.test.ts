@@ -38,6 +38,17 @@ const full = {
 } as const;
 
 describe('the Sessions view', () => {
+  test('a long request of this window is a row that says how far it is', () => {
+    const operations = [
+      { id: 1, label: 'Preparing the sandbox image', detail: 'Python packages of a.lock · 45 %', startedAt: 5 },
+    ];
+    expect(rowOf(rows({ ...windowState(sessionView()), operations }), 'Preparing')).toMatchObject({
+      label: 'Preparing the sandbox image',
+      description: 'Python packages of a.lock · 45 %',
+      target: { kind: 'operation', id: 1 },
+    });
+  });
+
   test('a candidate that passed can be accepted, and the row says who spoke', () => {
     const tree = rows(windowState(sessionView()));
     expect(rowOf(tree, 'UTC').description).toContain('to review');
