@@ -16,7 +16,7 @@ export interface Output {
   readonly json: boolean;
   /** True when a person sits in front of both ends. */
   readonly interactive: boolean;
-  /** A line for people: to stdout, or to stderr when stdout carries JSON. */
+  /** A line for people, to stdout; nothing with `--json`, where `value` says it. */
   line(...parts: readonly Part[]): void;
   /** A remark beside the result (progress, questions, errors): always to stderr. */
   note(...parts: readonly Part[]): void;
