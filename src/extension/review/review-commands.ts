@@ -145,38 +145,24 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     [commands.rejectCandidate]: async (argument) => {
       const chosen = await onScreen(argument, ({ reject }) => reject);
       if (chosen === undefined) return;
+      const title = vscode.l10n.t('Reject Candidate {0}', shortDigest(chosen.candidate.digest));
+      // What it leads to is chosen first: the last key decides, and an empty comment starts no attempt.
+      const { used, attempts } = chosen.session.budget;
+      const answer = used < attempts ? await askForCorrection(title, used, attempts) : { correct: false };
+      if (answer === undefined) return;
+      const { correct } = answer;
       const comment = await vscode.window.showInputBox({
-        title: vscode.l10n.t('Reject Candidate {0}', shortDigest(chosen.candidate.digest)),
-        prompt: vscode.l10n.t('Why? A correction attempt would read exactly this.'),
+        title,
+        prompt: correct
+          ? vscode.l10n.t('Why? The new attempt reads exactly this.')
+          : vscode.l10n.t('Why? It is kept with the decision. It may be empty.'),
         ignoreFocusOut: true,
-        validateInput: (value) => (value.length > 8000 ? vscode.l10n.t('At most 8000 characters.') : undefined),
+        validateInput: (value) => {
+          if (value.length > 8000) return vscode.l10n.t('At most 8000 characters.');
+          return correct && value.trim() === '' ? vscode.l10n.t('Say what the new attempt should know.') : undefined;
+        },
       });
       if (comment === undefined) return;
-      const { used, attempts } = chosen.session.budget;
-      let correct = false;
-      if (used < attempts && comment.trim() !== '') {
-        const answer = await vscode.window.showQuickPick(
-          [
-            {
-              label: vscode.l10n.t('Reject'),
-              detail: vscode.l10n.t('The session stays; nothing runs.'),
-              correct: false,
-            },
-            {
-              label: vscode.l10n.t('Reject and Correct'),
-              detail: vscode.l10n.t(
-                'A new attempt from the original snapshot, with your words. {0} of {1} attempts are used.',
-                used,
-                attempts,
-              ),
-              correct: true,
-            },
-          ],
-          { title: vscode.l10n.t('Another Attempt?'), ignoreFocusOut: true },
-        );
-        if (answer === undefined) return;
-        correct = answer.correct;
-      }
       observer.put(
         await link.request('candidate/reject', {
           session: chosen.session.id,
@@ -227,4 +213,31 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       tell(integration);
     },
   };
+}
+
+/** Whether the rejection starts another attempt; undefined where the person thought better of it. */
+async function askForCorrection(
+  title: string,
+  used: number,
+  attempts: number,
+): Promise<{ readonly correct: boolean } | undefined> {
+  return vscode.window.showQuickPick(
+    [
+      {
+        label: vscode.l10n.t('Reject'),
+        detail: vscode.l10n.t('The session stays; nothing runs.'),
+        correct: false,
+      },
+      {
+        label: vscode.l10n.t('Reject and Correct'),
+        detail: vscode.l10n.t(
+          'A new attempt from the original snapshot, with your words. {0} of {1} attempts are used.',
+          used,
+          attempts,
+        ),
+        correct: true,
+      },
+    ],
+    { title, ignoreFocusOut: true },
+  );
 }
