@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { cp, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
 import { dist, root } from './root.ts';
@@ -66,7 +66,18 @@ function options(name: BundleName, production: boolean, folder: string): BuildOp
   return { ...shared, ...each[name] };
 }
 
-/** Writes one bundle into a folder. Returns the packages that went into it. Throws esbuild's BuildFailure. */
+/** What is in dist/ after all bundles and `copyAssets`; a build that is under way may have its drafts beside these. */
+export const builtNames: readonly string[] = [...bundleNames.map((name) => `${name}.cjs`), 'prebuilds', 'examples'];
+
+async function holds(file: string, contents: Uint8Array): Promise<boolean> {
+  const held = await readFile(file).catch(() => null);
+  return held?.equals(contents) === true;
+}
+
+/**
+ * Writes one bundle into a folder, as far as it is not there yet. Returns the packages that went into it. Throws
+ * esbuild's BuildFailure.
+ */
 export async function bundle(
   name: BundleName,
   production: boolean,
@@ -75,6 +86,7 @@ export async function bundle(
   const { metafile, outputFiles } = await build({ ...options(name, production, folder), metafile: true, write: false });
   await mkdir(folder, { recursive: true });
   for (const { path: target, contents } of outputFiles) {
+    if (await holds(target, contents)) continue;
     // Beside its place and then renamed: a program that starts meanwhile has the old bundle or the new one, whole.
     const draft = `${target}.${process.pid}.${randomBytes(4).toString('hex')}`;
     await writeFile(draft, contents, { mode: target.endsWith('cli.cjs') ? 0o755 : 0o644 });

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { chromium, type Browser } from 'playwright-core';
 import { findChromium, serverFolder } from '../../../scripts/setup-workbench.ts';
+import { builtNames } from '../../../scripts/lib/bundle.ts';
 import { root } from '../../../scripts/lib/root.ts';
 import { guardFolder, guardProcess } from '../../fixtures/run-guard.ts';
 import { descendants, isRunning } from '../../fixtures/processes.ts';
@@ -136,8 +137,9 @@ export class Workbench {
     if (options.vsix === undefined) {
       // The server registers what it finds in the folder at its first start. A development path would need the smoke
       // test driver, with which no notification is drawn and every modal is refused. Copies, not links: the extension
-      // host knows an extension by the real path of its code.
-      for (const name of ['package.json', 'package.nls.json', 'dist', 'media', 'l10n']) {
+      // host knows an extension by the real path of its code. Of dist/ by name: a build may be writing its drafts there.
+      const built = builtNames.map((name) => path.join('dist', name));
+      for (const name of ['package.json', 'package.nls.json', ...built, 'media', 'l10n']) {
         await cp(path.join(root, name), at('extensions', 'escrow.escrow', name), { recursive: true });
       }
     }
