@@ -138,7 +138,7 @@ async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
       tar.on('close', (status) => resolve(status ?? 128));
     });
     await asked(() =>
-      engine.importFiles(tar.stdout, { [labelKeys.product]: productLabel, [labelKeys.image]: 'base' }, reference),
+      engine.images.import(tar.stdout, { [labelKeys.product]: productLabel, [labelKeys.image]: 'base' }, reference),
     );
     if ((await ended) !== 0) throw new SetupError('tar could not read what debootstrap made', 'Run it again.');
     ui.log(`base image: ${reference} (${((performance.now() - started) / 1000).toFixed(0)} s)`);
@@ -156,10 +156,10 @@ function tarWords(target: string): readonly string[] {
 
 async function pull(engine: ContainerEngine, ui: Ui): Promise<string> {
   ui.log(`pulling ${registryBase}`);
-  await asked(() => engine.pull(registryBase));
-  const digest = (await engine.inspectImage(registryBase))?.RepoDigests?.[0] ?? 'unknown digest';
+  await asked(() => engine.images.pull(registryBase));
+  const digest = (await engine.images.inspect(registryBase))?.RepoDigests?.[0] ?? 'unknown digest';
   const reference = 'escrow-base:registry';
-  await asked(() => engine.tag(registryBase, 'escrow-base', 'registry'));
+  await asked(() => engine.images.tag(registryBase, 'escrow-base', 'registry'));
   ui.log(`base image: ${reference} (${digest})`);
   return reference;
 }

@@ -2,7 +2,8 @@
 import { homedir } from 'node:os';
 import { homePath } from '../../src/protocol/home.ts';
 import { EscrowError } from '../../src/protocol/errors.ts';
-import { ContainerEngine, EngineFault } from '../../src/server/sandbox/engine.ts';
+import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
+import { EngineFault } from '../../src/server/sandbox/engine-fault.ts';
 import { engineChoice, surroundingsHere, type EngineChoice } from '../../src/server/sandbox/engine-choice.ts';
 import { readSettings } from '../../src/server/settings.ts';
 import { SetupError } from './ui.ts';

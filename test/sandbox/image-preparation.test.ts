@@ -27,7 +27,7 @@ const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: 
 
 /** What preparations of a home left in the engine: images and containers. */
 async function leftovers(homeId: string): Promise<readonly string[]> {
-  const images = (await engine.images(['escrow.product=escrow'])).filter(
+  const images = (await engine.images.list(['escrow.product=escrow'])).filter(
     ({ labels }) => labels['escrow.home'] === homeId || labels['escrow.owner'] === homeId,
   );
   const containers = await engine.list([`escrow.owner=${homeId}`]);
@@ -120,7 +120,7 @@ describe('a contract with packages of npm and of Python', () => {
       next: expect.stringContaining('image prepare'),
     });
     expect(
-      (await engine.images(['escrow.product=escrow'])).filter(
+      (await engine.images.list(['escrow.product=escrow'])).filter(
         ({ labels }) => 'escrow.dependencies' in labels && labels['escrow.home'] === homeId,
       ),
     ).toEqual([]);
@@ -164,7 +164,7 @@ describe('a contract with packages of npm and of Python', () => {
     expect(python).toMatchObject({ made: true, artefacts: 5 });
     expect(python?.downloadedBytes).toBeGreaterThan(1_000_000);
     expect(python?.tree).toMatch(/^[0-9a-f]{64}$/);
-    const image = await engine.inspectImage(record?.image ?? '');
+    const image = await engine.images.inspect(record?.image ?? '');
     expect(image?.Config.Labels?.['escrow.home']).toBe(homeId);
     expect(image?.Size).toBe(record?.sizeBytes);
     expect(image?.Config.Labels?.['escrow.dependencies']).toBe(record?.dependencies);
@@ -264,13 +264,13 @@ describe('a contract with packages of npm and of Python', () => {
       expect.arrayContaining(['dependencies', 'prepared']),
     );
     // A preview takes nothing away. Only our own images are looked at: others use this engine, too.
-    const there = new Set((await engine.images([])).map(({ id }) => id));
+    const there = new Set((await engine.images.list([])).map(({ id }) => id));
     expect(preview.removed.filter(({ id }) => !there.has(id))).toEqual([]);
     const done = await kernel.kernel.call('image/prune', { preview: false, all: true });
     expect(done).toMatchObject({ done: true, failed: [], freedBytes: preview.freedBytes });
     expect(done.removed.map(({ id }) => id)).toEqual(preview.removed.map(({ id }) => id));
     // What was to be kept is kept: an engine may take away more than it was told to. Other homes remove theirs meanwhile.
-    const still = new Set((await engine.images([])).map(({ id }) => id));
+    const still = new Set((await engine.images.list([])).map(({ id }) => id));
     const known = done.kept.filter(({ id, owner }) => owner !== 'another-home' && there.has(id));
     expect(known.filter(({ id }) => !still.has(id))).toEqual([]);
     expect(await leftovers(homeId)).toEqual([]);
@@ -291,7 +291,7 @@ describe('a base that is named by a tag', () => {
       archive.entry({ name: 'etc/version', mode: 0o644 }, text);
       archive.finalize();
       // A label of its own: not one of Escrow's images.
-      const id = await engine.importFiles(Readable.from(archive), { 'escrow.test': 'tag' }, reference);
+      const id = await engine.images.import(Readable.from(archive), { 'escrow.test': 'tag' }, reference);
       made.push(id);
       return id;
     };
@@ -334,13 +334,13 @@ describe('a base that is named by a tag', () => {
       const again = await kernel.kernel.call('contract/freeze', { path: repo.contract });
       expect(again.base?.digest).toBe(second);
       expect((await kernel.kernel.call('image/plan', { digest: frozen.digest })).base.digest).toBe(second);
-      for (const id of made.splice(0)) await engine.removeImage(id);
+      for (const id of made.splice(0)) await engine.images.remove(id);
       await expect(kernel.kernel.call('image/plan', { digest: frozen.digest })).rejects.toMatchObject({
         code: 'ImageUnavailable',
         next: expect.stringContaining('Freeze'),
       });
     } finally {
-      for (const id of made) await engine.removeImage(id);
+      for (const id of made) await engine.images.remove(id);
       await kernel.dispose();
       await repo.dispose();
     }

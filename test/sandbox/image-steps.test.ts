@@ -67,11 +67,11 @@ async function planned(steps: readonly Step[]) {
 
 const preparing = () => engine.list([`escrow.owner=${homeId}`]);
 /** What steps left on their way. */
-const stepImages = () => engine.images(['escrow.image=steps', `escrow.owner=${homeId}`]);
+const stepImages = () => engine.images.list(['escrow.image=steps', `escrow.owner=${homeId}`]);
 
 /** Everything that a failed try could leave, apart from the flat default base, which is there before. */
 async function traces(): Promise<readonly string[]> {
-  const flat = (await engine.images([`escrow.home=${homeId}`])).filter(({ labels }) => 'escrow.steps' in labels);
+  const flat = (await engine.images.list([`escrow.home=${homeId}`])).filter(({ labels }) => 'escrow.steps' in labels);
   const images = [...flat, ...(await stepImages())];
   const containers = await preparing();
   return [...images.map(({ id }) => id), ...containers.map(({ name }) => name)];
@@ -258,7 +258,7 @@ describe('an image that was prepared before', () => {
       });
       // Set-up made it: there is no record to compare with.
       expect(await desk.checked(bench.image)).toMatchObject({ record: null });
-      const found = await engine.inspectImage(bench.image.digest);
+      const found = await engine.images.inspect(bench.image.digest);
       const record: ImageRecord = {
         image: bench.image.digest,
         reference: bench.image.reference,

@@ -14,6 +14,8 @@ import { planImage, type ImageTarget } from '../../src/server/image/image-plan.t
 import { Preparation } from '../../src/server/image/preparation.ts';
 import { needsOf } from '../../src/server/sandbox/elf-needs.ts';
 import { ContainerEngine } from '../../src/server/sandbox/engine.ts';
+import { EngineConnection } from '../../src/server/sandbox/engine-connection.ts';
+import { EngineImages } from '../../src/server/sandbox/engine-images.ts';
 import { defaultImage } from '../../src/server/sandbox/image.ts';
 import { followFile } from '../../src/server/sandbox/image-platform.ts';
 import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
@@ -31,7 +33,7 @@ afterAll(async () => {
   // Newest first: what was built on an image goes before it.
   for (const id of [...made].toReversed()) {
     // Engines take an image without a tag away with the last one that was built on it.
-    if ((await bench.engine.inspectImage(id)) !== undefined) await bench.engine.removeImage(id);
+    if ((await bench.engine.images.inspect(id)) !== undefined) await bench.engine.images.remove(id);
   }
   await rm(path.dirname(standIn.nodePath), { recursive: true });
 });
@@ -90,7 +92,7 @@ async function prepare(id: string, node = standIn) {
     homeId: bench.homeId,
     log: () => {},
   });
-  for (const image of await bench.engine.images([`escrow.base=${id}`])) made.add(image.id);
+  for (const image of await bench.engine.images.list([`escrow.base=${id}`])) made.add(image.id);
   made.delete(prepared.digest);
   made.add(prepared.digest);
   return prepared;
@@ -141,11 +143,11 @@ describe('a prepared image', () => {
     const { Id: id } = (await new Docker().getContainer(handle).commit({})) as { Id: string };
     made.add(id);
     await bench.engine.remove(handle);
-    expect((await bench.engine.inspectImage(id))?.Config).toMatchObject({ StopSignal: 'SIGCONT', User: 'nobody' });
-    expect((await bench.engine.inspectImage(id))?.Config.Volumes).toMatchObject({ '/data': {} });
+    expect((await bench.engine.images.inspect(id))?.Config).toMatchObject({ StopSignal: 'SIGCONT', User: 'nobody' });
+    expect((await bench.engine.images.inspect(id))?.Config.Volumes).toMatchObject({ '/data': {} });
     const { digest, made: isNew } = await prepare(id);
     expect(isNew).toBe(true);
-    const image = await bench.engine.inspectImage(digest);
+    const image = await bench.engine.images.inspect(digest);
     const { Config: config } = image!;
     expect({
       volumes: config.Volumes ?? null,
@@ -227,23 +229,32 @@ describe('a prepared image', () => {
     const preload = await base([...plain, { name: 'etc/ld.so.preload', mode: 0o644, text: '/evil.so\n' }], []);
     for (const id of [onBuild, preload]) {
       await expect(prepare(id)).rejects.toMatchObject({ code: 'ImageUnavailable' });
-      expect(await bench.engine.images([`escrow.base=${id}`])).toEqual([]);
+      expect(await bench.engine.images.list([`escrow.base=${id}`])).toEqual([]);
     }
     await expect(prepare('no-such-base:1')).rejects.toMatchObject({ code: 'ImageUnavailable' });
     expect(await bench.engine.list([`escrow.owner=${bench.homeId}`])).toEqual([]);
   });
 });
 
-/** An engine whose pull gives a name to an image that is there, as if a registry had had it. */
-class PullingEngine extends ContainerEngine {
+/** Images whose pull gives a name to one that is there, as if a registry had had it. */
+class PulledImages extends EngineImages {
   readonly #id: string;
-  constructor(id: string) {
-    super(engineChoiceHere().address);
+  constructor(connection: EngineConnection, id: string) {
+    super(connection);
     this.#id = id;
   }
   override async pull(reference: string): Promise<void> {
     const [repository = '', tag = ''] = reference.split(':');
     await this.tag(this.#id, repository, tag);
+  }
+}
+
+class PullingEngine extends ContainerEngine {
+  override readonly images: EngineImages;
+  constructor(id: string) {
+    const { address } = engineChoiceHere();
+    super(address);
+    this.images = new PulledImages(new EngineConnection(address), id);
   }
 }
 
@@ -275,7 +286,7 @@ describe('[62] a base with ONBUILD', () => {
       // Now it is there: nobody is asked for a yes to it.
       await expect(planImage(target, { engine, ...at })).rejects.toMatchObject(refused);
     } finally {
-      await engine.removeImage(reference).catch(() => undefined);
+      await engine.images.remove(reference).catch(() => undefined);
       await rm(folder, { recursive: true });
     }
   });
@@ -356,6 +367,6 @@ describe('[63] a base', () => {
       message: expect.stringMatching(words),
       next: expect.stringContaining('glibc'),
     });
-    expect(await bench.engine.images([`escrow.base=${id}`])).toEqual([]);
+    expect(await bench.engine.images.list([`escrow.base=${id}`])).toEqual([]);
   });
 });

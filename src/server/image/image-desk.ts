@@ -6,7 +6,8 @@ import type { ImageApproval, ImagePlan, ImageRecord, ImageStepResult } from '../
 import type { Sha256, WallTime } from '../../protocol/primitives.ts';
 import { cancelled } from '../dependencies/package-client.ts';
 import type { Logger } from '../log.ts';
-import { EngineFault, type ContainerEngine } from '../sandbox/engine.ts';
+import type { ContainerEngine } from '../sandbox/engine.ts';
+import { EngineFault } from '../sandbox/engine-fault.ts';
 import type { PreparedImage } from '../sandbox/image-preparation.ts';
 import { labelKeys, productLabel } from '../sandbox/labels.ts';
 import type { ImageIdentity } from '../sandbox/port.ts';
@@ -91,7 +92,7 @@ export class ImageDesk {
   async checked(image: ImageIdentity): Promise<ImageIdentity & { readonly record: Sha256 | null }> {
     const record = this.record(image.digest);
     if (record === null) return { ...image, record: null };
-    const found = await coded(() => this.#engine().inspectImage(image.digest));
+    const found = await coded(() => this.#engine().images.inspect(image.digest));
     const layers = found?.RootFS?.Layers ?? [];
     const same =
       found !== undefined &&
@@ -136,13 +137,13 @@ export class ImageDesk {
         }
         await engine.remove(id);
       }
-      const steps = await engine.images([
+      const steps = await engine.images.list([
         `${labelKeys.product}=${productLabel}`,
         `${labelKeys.image}=steps`,
         `${labelKeys.owner}=${store.homeId}`,
       ]);
       for (const { id } of steps.toSorted((a, b) => b.created - a.created))
-        await engine.removeImage(id, true).catch(() => {});
+        await engine.images.remove(id, true).catch(() => {});
     } catch (error) {
       if (!EngineFault.is(error)) throw error;
       log('warn', 'what preparations left could not be looked for', { error: error.message });
@@ -245,7 +246,7 @@ export class ImageDesk {
     steps: readonly ImageStepResult[],
     ms: number,
   ): Promise<ImageRecord> {
-    const found = await this.#engine().inspectImage(made.digest);
+    const found = await this.#engine().images.inspect(made.digest);
     if (found === undefined)
       throw new EngineFault('refused', `the image ${made.digest} is not there after it was made`);
     const record: ImageRecord = {

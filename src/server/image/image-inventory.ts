@@ -1,6 +1,8 @@
 import type { ImageList, ImagePrune, ImageView } from '../../protocol/images.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import { EngineFault, type ContainerEngine, type ImageFacts } from '../sandbox/engine.ts';
+import type { ContainerEngine } from '../sandbox/engine.ts';
+import { EngineFault } from '../sandbox/engine-fault.ts';
+import type { ImageFacts } from '../sandbox/engine-images.ts';
 import { imageLayout, labelKeys, productLabel } from '../sandbox/labels.ts';
 
 /** What decides whether an image is still needed, as seen a moment ago. */
@@ -30,13 +32,13 @@ const kinds = ['base', 'flat', 'dependencies', 'steps', 'prepared'] as const;
 
 /** Looks at every image of the engine: a layer that somebody else's image shares is not freed with ours. Throws EngineFault. */
 async function takeInventory(engine: ContainerEngine): Promise<Inventory> {
-  const all = await engine.images([]);
+  const all = await engine.images.list([]);
   const layersOf = new Map<string, readonly string[]>();
   const layers = new Map<string, Layer>();
   for (const { id } of all) {
-    const found = await engine.inspectImage(id);
+    const found = await engine.images.inspect(id);
     if (found === undefined) continue;
-    const sizes = (await engine.layerSizes(id)).toReversed();
+    const sizes = (await engine.images.layerSizes(id)).toReversed();
     const own = found.RootFS?.Layers ?? [];
     // Instructions without a layer have no bytes; where the two can't be matched, single sizes are not known.
     const filled = sizes.length === own.length ? sizes : sizes.filter((size) => size > 0);
@@ -53,7 +55,7 @@ async function takeInventory(engine: ContainerEngine): Promise<Inventory> {
     layersOf.set(id, chain);
   }
   const ours = all.filter(({ labels }) => labels[labelKeys.product] === productLabel);
-  return { ours, layersOf, layers, inUse: await engine.imagesInUse() };
+  return { ours, layersOf, layers, inUse: await engine.images.inUse() };
 }
 
 function kindOf({ labels }: ImageFacts): ImageView['kind'] {
@@ -187,7 +189,7 @@ export async function pruneImages(
   for (const image of going) {
     if (!choice.preview) {
       try {
-        await engine.removeImage(image.id, true);
+        await engine.images.remove(image.id, true);
       } catch (error) {
         if (!EngineFault.is(error)) throw error;
         failed.push({ id: image.id, reason: error.message });

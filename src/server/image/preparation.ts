@@ -7,7 +7,8 @@ import { readNpmLock } from '../dependencies/npm-lock.ts';
 import { cancelled } from '../dependencies/package-client.ts';
 import { refuseOnBuild, refuseUnfit } from '../sandbox/base-fit.ts';
 import { dependenciesDigest, packPackages, type InstalledPackages } from '../sandbox/dependency-layer.ts';
-import { EngineFault, type ContainerEngine } from '../sandbox/engine.ts';
+import type { ContainerEngine } from '../sandbox/engine.ts';
+import { EngineFault } from '../sandbox/engine-fault.ts';
 import { baseRepository, findBase, registryBase, stepsDigest, type FoundBase } from '../sandbox/image.ts';
 import { readPlatform } from '../sandbox/image-platform.ts';
 import {
@@ -137,7 +138,7 @@ export class Preparation {
     this.#progress('pull', reference, 5);
     const started = performance.now();
     try {
-      await this.#engine.pull(reference, this.#signal);
+      await this.#engine.images.pull(reference, this.#signal);
     } catch (error) {
       this.#check();
       if (!EngineFault.is(error) || error.kind === 'unreachable') throw error;
@@ -150,7 +151,7 @@ export class Preparation {
     }
     // Found as the default base from now on.
     if (reference === registryBase && this.#target.wanted.base === null) {
-      await this.#engine.tag(reference, baseRepository, 'registry');
+      await this.#engine.images.tag(reference, baseRepository, 'registry');
     }
     this.#result({ kind: 'pull', ms: performance.now() - started, artefacts: 1 });
   }

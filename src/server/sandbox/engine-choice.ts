@@ -2,7 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { sha256 } from '../../protocol/hash.ts';
-import { engineAddress, EngineFault, type EngineAddress } from './engine.ts';
+import { engineAddress, type EngineAddress } from './engine-address.ts';
+import { EngineFault } from './engine-fault.ts';
 
 /** What the choice of an engine depends on; handed in, so that it can be shown without this machine's own. */
 export interface EngineSurroundings {

@@ -9,7 +9,9 @@ import { insidePaths, workerId } from '../../protocol/executor.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
 import { hasOnBuild, refuseOnBuild, refuseUnfit } from './base-fit.ts';
-import { EngineFault, type ContainerEngine, type ImageFacts } from './engine.ts';
+import type { ContainerEngine } from './engine.ts';
+import { EngineFault } from './engine-fault.ts';
+import type { ImageFacts } from './engine-images.ts';
 import { launcherProgram, launcherScript, syscallProbeProgram } from './inside-programs.ts';
 import { imageLayout, labelKeys, productLabel } from './labels.ts';
 import type { PackedTree } from './dependency-layer.ts';
@@ -81,7 +83,7 @@ export interface PreparedImage {
  * preparation made is removed again. Throws EscrowError ImageUnavailable, EngineFault.
  */
 export async function prepareImage(engine: ContainerEngine, input: PreparationInput): Promise<PreparedImage> {
-  const base = await engine.inspectImage(input.base);
+  const base = await engine.images.inspect(input.base);
   if (base === undefined) {
     throw new EscrowError(
       'ImageUnavailable',
@@ -144,7 +146,7 @@ class Making {
   }
 
   async flat(
-    base: NonNullable<Awaited<ReturnType<ContainerEngine['inspectImage']>>>,
+    base: NonNullable<Awaited<ReturnType<ContainerEngine['images']['inspect']>>>,
     baseFiles: string,
   ): Promise<string> {
     const there = newest(await findImages(this.#engine, 'flat', this.#key, this.#node));
@@ -191,7 +193,7 @@ class Making {
         await this.#put(id, layer, async () => {
           packed = await dependencies.write(layer);
         });
-        return { id: await this.#engine.commit(id, null, this.#labels('dependencies')), packed };
+        return { id: await this.#engine.images.commit(id, null, this.#labels('dependencies')), packed };
       }),
     );
   }
@@ -207,7 +209,10 @@ class Making {
         const name = insidePaths.executor.slice(1);
         await this.#put(id, layer, () => addBytes(layer, { name, mode: 0o644, ...rootOwned }, executor));
         const labels = { ...this.#labels('prepared'), [labelKeys.executor]: this.#key.executor };
-        return { id: await this.#engine.commit(id, { repository: preparedRepository, tag }, labels), packed: null };
+        return {
+          id: await this.#engine.images.commit(id, { repository: preparedRepository, tag }, labels),
+          packed: null,
+        };
       }),
     );
     return { reference: `${preparedRepository}:${tag}`, digest };
@@ -243,7 +248,7 @@ class Making {
     this.#made.push(id);
     // Podman takes what has no name away with the last image that was built on it, whosever it is.
     if (kind !== 'executor' && (await this.#engine.flavour()) === 'podman') {
-      await this.#engine.tag(id, preparedRepository, id.replace('sha256:', '').slice(0, 12));
+      await this.#engine.images.tag(id, preparedRepository, id.replace('sha256:', '').slice(0, 12));
     }
     this.steps.push({ kind, ms: Math.round(performance.now() - started), packed });
     return id;
@@ -278,7 +283,7 @@ export async function findImages(
   key: ImageKey,
   node: string | null,
 ): Promise<readonly ImageFacts[]> {
-  const found = await engine.images([
+  const found = await engine.images.list([
     `${labelKeys.product}=${productLabel}`,
     `${labelKeys.image}=${kind}`,
     `${labelKeys.layout}=${imageLayout}`,
@@ -372,7 +377,7 @@ async function flatten(
 ): Promise<string> {
   const files = await engine.exportFiles(baseFiles);
   const flat = pack();
-  const importing = engine.importFiles(Readable.from(flat), labels);
+  const importing = engine.images.import(Readable.from(flat), labels);
   try {
     await copyBase(files, flat);
     await addOurs(flat, architecture, input);

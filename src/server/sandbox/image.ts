@@ -65,7 +65,7 @@ export async function findBase(
   const reference = baseReference(wanted) ?? (await defaultBase(engine));
   const asked = wanted.pinned ?? reference;
   if (asked === undefined) return undefined;
-  const found = await engine.inspectImage(asked);
+  const found = await engine.images.inspect(asked);
   if (found === undefined) return undefined;
   return {
     reference: reference ?? asked,
@@ -138,8 +138,8 @@ export function baseReference({ base, language }: Pick<ImageWanted, 'base' | 'la
 
 /** The usual base, else the newest that setup made; undefined where there is none. */
 export async function defaultBase(engine: ContainerEngine): Promise<string | undefined> {
-  if ((await engine.inspectImage(preferredBase)) !== undefined) return preferredBase;
-  const bases = (await engine.images([])).filter(({ tags }) => tags.some(isBaseTag));
+  if ((await engine.images.inspect(preferredBase)) !== undefined) return preferredBase;
+  const bases = (await engine.images.list([])).filter(({ tags }) => tags.some(isBaseTag));
   return newest(bases)?.tags.find(isBaseTag);
 }
 

@@ -62,7 +62,7 @@ export async function runOpaqueSteps(run: OpaqueRun): Promise<readonly string[]>
 
 /** Newest first, as each is built on the one before. Never throws. */
 export async function removeImages(engine: ContainerEngine, ids: readonly string[]): Promise<void> {
-  for (const id of ids.toReversed()) await engine.removeImage(id, true).catch(() => {});
+  for (const id of ids.toReversed()) await engine.images.remove(id, true).catch(() => {});
 }
 
 async function runStep(
@@ -114,7 +114,7 @@ async function runStep(
       );
     }
     const bytes = await engine.writtenBytes(id);
-    const made = await engine.commit(id, null, {
+    const made = await engine.images.commit(id, null, {
       [labelKeys.product]: productLabel,
       [labelKeys.image]: 'steps',
       [labelKeys.owner]: run.preparer,

@@ -1,5 +1,7 @@
 import type { WallTime } from '../../protocol/primitives.ts';
-import { EngineFault, type ContainerEngine, type EngineInfo, type EngineVersion } from './engine.ts';
+import type { ContainerEngine } from './engine.ts';
+import type { EngineInfo, EngineVersion } from './engine-connection.ts';
+import { EngineFault } from './engine-fault.ts';
 import type { EngineHealth } from './port.ts';
 
 type Finding = EngineHealth['findings'][number];

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { EngineFault, type ContainerEngine, type InspectedContainer } from './engine.ts';
+import type { ContainerEngine, InspectedContainer } from './engine.ts';
+import { EngineFault } from './engine-fault.ts';
 import { isOurs } from './labels.ts';
 import type { AbsenceObservation, StopObservation } from './port.ts';
 

@@ -1,6 +1,7 @@
 import { statfs } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { EngineFault, type ContainerEngine } from './engine.ts';
+import type { ContainerEngine } from './engine.ts';
+import { EngineFault } from './engine-fault.ts';
 
 /** How much a container may write to the engine's disk. */
 export interface WrittenLimit {

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { kernelEnvironment } from '../../../src/client/kernel-environment.ts';
 import { sha256 } from '../../../src/protocol/hash.ts';
-import { EngineFault } from '../../../src/server/sandbox/engine.ts';
+import { EngineFault } from '../../../src/server/sandbox/engine-fault.ts';
 import { chooseEngine } from '../../../src/server/sandbox/engine-choice.ts';
 import { nativeFileName, shippedBinding } from '../../../src/server/store/native.ts';
 

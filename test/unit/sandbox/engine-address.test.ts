@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { engineAddress, EngineFault } from '../../../src/server/sandbox/engine.ts';
+import { engineAddress } from '../../../src/server/sandbox/engine-address.ts';
+import { EngineFault } from '../../../src/server/sandbox/engine-fault.ts';
 
 describe('engineAddress', () => {
   it('takes the platform’s default where nothing is named', () => {

@@ -1,7 +1,7 @@
 // Which engine is used, and that nothing but a machine setting moves work to another machine.
 import { describe, expect, it } from 'vitest';
 import { sha256 } from '../../../src/protocol/hash.ts';
-import { EngineFault } from '../../../src/server/sandbox/engine.ts';
+import { EngineFault } from '../../../src/server/sandbox/engine-fault.ts';
 import { chooseEngine, engineChoice, type EngineSurroundings } from '../../../src/server/sandbox/engine-choice.ts';
 
 const around = (parts: {

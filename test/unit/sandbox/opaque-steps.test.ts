@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
-import { EngineFault } from '../../../src/server/sandbox/engine.ts';
+import { EngineFault } from '../../../src/server/sandbox/engine-fault.ts';
 import { runOpaqueSteps, type OpaqueRun } from '../../../src/server/sandbox/opaque-steps.ts';
 import { watchWritten } from '../../../src/server/sandbox/written-disk.ts';
 

@@ -1,6 +1,6 @@
 // What is missing in a container engine, each finding with its mend.
 import { describe, expect, it } from 'vitest';
-import type { EngineInfo, EngineVersion } from '../../../src/server/sandbox/engine.ts';
+import type { EngineInfo, EngineVersion } from '../../../src/server/sandbox/engine-connection.ts';
 import { findingsOf, healthOf } from '../../../src/server/sandbox/preflight.ts';
 
 const docker: EngineVersion = {
