@@ -1,10 +1,8 @@
 // Everything but the Kernel dies, stalls or fills up, in the middle of a real attempt.
-import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { findOrStartKernel } from '../../src/client/find-kernel.ts';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
@@ -31,9 +29,7 @@ import {
 } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
-
-const run = promisify(execFile);
-const docker = async (...args: string[]): Promise<string> => (await run('docker', args)).stdout.trim();
+import { docker, hostPids, supervisorOf } from '../fixtures/strike.ts';
 
 let bundles: OwnBundles;
 let repo: ExampleRepo;
@@ -98,14 +94,6 @@ async function heldAttempt(kernel: TestKernel, contract = digest): Promise<Held>
 const nothingLeft = (kernel: TestKernel): Promise<void> =>
   eventually('no container is left', async () => (await kernel.kernel.call('kernel/status', {})).containers === 0);
 
-/** Processes of a container as the host sees them, by the command that they run. */
-async function hostPids(engineId: string): Promise<{ pid: number; command: string }[]> {
-  const [, ...rows] = (await docker('top', engineId, '-eo', 'pid,args')).split('\n');
-  return rows.map((row) => {
-    const [pid = '', ...command] = row.trim().split(/\s+/);
-    return { pid: Number(pid), command: command.join(' ') };
-  });
-}
 const engineIdOf = (view: SessionView): string => view.attempts[0]?.container?.engineId ?? '';
 
 describe('control', () => {
@@ -171,10 +159,7 @@ describe('the container', () => {
   it('its supervisor killed: one observation ends the attempt; what is gone is called lost', async () => {
     const kernel = await start();
     const held = await heldAttempt(kernel);
-    const supervisor = (await hostPids(engineIdOf(held.view))).find(
-      (p) => /executor|supervisor/.test(p.command) && !/init/.test(p.command),
-    );
-    process.kill(supervisor!.pid, 'SIGKILL');
+    process.kill((await supervisorOf(engineIdOf(held.view)))!, 'SIGKILL');
     const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
     expect(view.attempts[0]).toMatchObject({
       outcome: { kind: 'lost' },
