@@ -1,5 +1,6 @@
 // A base image is hostile until it has been flattened: nothing of its configuration and nothing privileged of its files
 // is left, and nothing of it was executed.
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -7,9 +8,10 @@ import { Readable } from 'node:stream';
 import Docker from 'dockerode';
 import { extract, pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engineChoiceHere } from '../../scripts/lib/engine-here.ts';
+import { engineChoiceHere, engineHere } from '../../scripts/lib/engine-here.ts';
 import { root } from '../../scripts/lib/root.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { listImages } from '../../src/server/image/image-inventory.ts';
 import { planImage, type ImageTarget } from '../../src/server/image/image-plan.ts';
 import { Preparation } from '../../src/server/image/preparation.ts';
 import { needsOf } from '../../src/server/sandbox/elf-needs.ts';
@@ -233,6 +235,28 @@ describe('a prepared image', () => {
     }
     await expect(prepare('no-such-base:1')).rejects.toMatchObject({ code: 'ImageUnavailable' });
     expect(await bench.engine.list([`escrow.owner=${bench.homeId}`])).toEqual([]);
+  });
+});
+
+describe('what is in the engine', () => {
+  it('is listed while somebody removes an image, without it', async () => {
+    const engine = engineHere();
+    const reference = `escrow-test-gone:${randomBytes(6).toString('hex')}`;
+    const archive = pack();
+    archive.entry({ name: 'a', mode: 0o644 }, reference);
+    archive.finalize();
+    const id = await engine.images.import(Readable.from(archive), { 'escrow.product': 'escrow' }, reference);
+    made.add(id);
+    const needs = { homeId: bench.homeId, executor: sha256(''), current: null, bound: new Set<string>() };
+    const listed = async () => (await listImages(engine, needs)).images.some((image) => image.id === id);
+    expect(await listed()).toBe(true);
+    const layerSizes = engine.images.layerSizes.bind(engine.images);
+    // At the worst moment: it has been listed and looked at.
+    engine.images.layerSizes = async (image) => {
+      if (image === id) await engine.images.remove(id);
+      return layerSizes(image);
+    };
+    expect(await listed()).toBe(false);
   });
 });
 

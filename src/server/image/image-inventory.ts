@@ -30,15 +30,19 @@ interface Inventory {
 
 const kinds = ['base', 'flat', 'dependencies', 'steps', 'prepared'] as const;
 
-/** Looks at every image of the engine: a layer that somebody else's image shares is not freed with ours. Throws EngineFault. */
+/**
+ * Looks at every image of the engine: a layer that somebody else's image shares is not freed with ours. One that
+ * somebody removes meanwhile is left out. Throws EngineFault.
+ */
 async function takeInventory(engine: ContainerEngine): Promise<Inventory> {
   const all = await engine.images.list([]);
   const layersOf = new Map<string, readonly string[]>();
   const layers = new Map<string, Layer>();
   for (const { id } of all) {
     const found = await engine.images.inspect(id);
-    if (found === undefined) continue;
-    const sizes = (await engine.images.layerSizes(id)).toReversed();
+    const newestFirst = await engine.images.layerSizes(id);
+    if (found === undefined || newestFirst === undefined) continue;
+    const sizes = newestFirst.toReversed();
     const own = found.RootFS?.Layers ?? [];
     // Instructions without a layer have no bytes; where the two can't be matched, single sizes are not known.
     const filled = sizes.length === own.length ? sizes : sizes.filter((size) => size > 0);
@@ -54,7 +58,7 @@ async function takeInventory(engine: ContainerEngine): Promise<Inventory> {
     });
     layersOf.set(id, chain);
   }
-  const ours = all.filter(({ labels }) => labels[labelKeys.product] === productLabel);
+  const ours = all.filter(({ id, labels }) => layersOf.has(id) && labels[labelKeys.product] === productLabel);
   return { ours, layersOf, layers, inUse: await engine.images.inUse() };
 }
 

@@ -93,11 +93,19 @@ export class EngineImages {
     await settled('tag', client.getImage(id).tag({ repo, tag }), requestMs);
   }
 
-  /** Bytes that each instruction of an image's making added, newest first; ones without a layer are 0. */
-  async layerSizes(id: string): Promise<readonly number[]> {
+  /**
+   * Bytes that each instruction of an image's making added, newest first; ones without a layer are 0. Undefined where
+   * there is no such image.
+   */
+  async layerSizes(id: string): Promise<readonly number[] | undefined> {
     const client = await this.#connection.client();
-    const found = (await settled('history', client.getImage(id).history(), requestMs)) as { Size: number }[];
-    return found.map(({ Size: size }) => size);
+    try {
+      const found = (await settled('history', client.getImage(id).history(), requestMs)) as { Size: number }[];
+      return found.map(({ Size: size }) => size);
+    } catch (error) {
+      if (EngineFault.is(error, 'not-found')) return undefined;
+      throw error;
+    }
   }
 
   /** Ids of the images that containers of this engine were made from, running or not. */
