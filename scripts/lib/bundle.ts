@@ -2,15 +2,17 @@ import { randomBytes } from 'node:crypto';
 import { cp, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
+import { grammarFiles } from '../../src/server/scope/grammar-files.ts';
 import { dist, root } from './root.ts';
 
-/** The four programs that Escrow consists of. */
-export const bundleNames = ['executor', 'kernel', 'cli', 'extension'] as const;
+/** The four programs that Escrow consists of, and the thread of the Kernel that parses what a candidate holds. */
+export const bundleNames = ['executor', 'kernel', 'scope', 'cli', 'extension'] as const;
 export type BundleName = (typeof bundleNames)[number];
 
 const entries: Readonly<Record<BundleName, string>> = {
   executor: 'src/executor/main.ts',
   kernel: 'src/server/main.ts',
+  scope: 'src/server/scope/scope-thread.ts',
   cli: 'src/cli/main.ts',
   extension: 'src/extension/extension.ts',
 };
@@ -60,6 +62,7 @@ function options(name: BundleName, production: boolean, folder: string): BuildOp
     // machine, and readable, because it is what a careful person looks at first. Debian's Node 20 runs it.
     executor: { target: 'node20', banner: { js: fileUrl } },
     kernel: { ...maps, target: 'node22', banner: { js: fileUrl }, plugins: [unusedByUs] },
+    scope: { ...maps, target: 'node22', banner: { js: fileUrl } },
     cli: { ...maps, target: 'node22', banner: { js: `#!/usr/bin/env node\n${fileUrl}` } },
     extension: { ...maps, target: 'node22', banner: { js: fileUrl }, external: ['vscode'] },
   };
@@ -67,7 +70,12 @@ function options(name: BundleName, production: boolean, folder: string): BuildOp
 }
 
 /** What is in dist/ after all bundles and `copyAssets`; a build that is under way may have its drafts beside these. */
-export const builtNames: readonly string[] = [...bundleNames.map((name) => `${name}.cjs`), 'prebuilds', 'examples'];
+export const builtNames: readonly string[] = [
+  ...bundleNames.map((name) => `${name}.cjs`),
+  'prebuilds',
+  'grammars',
+  'examples',
+];
 
 async function holds(file: string, contents: Uint8Array): Promise<boolean> {
   const held = await readFile(file).catch(() => null);
@@ -100,11 +108,12 @@ export async function bundle(
 }
 
 /**
- * Copies what the bundles read at run time: SQLite's bindings (all, or those of one platform) and the examples, which
- * bring their rehearsal scripts.
+ * Copies what the bundles read at run time: SQLite's bindings (all, or those of one platform), the grammars of the
+ * languages in which symbols can be named, and the examples, which bring their rehearsal scripts.
  */
 export async function copyAssets(folder: string = dist, binding?: string): Promise<void> {
   await mkdir(folder, { recursive: true });
+  const grammars: ReadonlySet<string> = new Set(Object.values(grammarFiles));
   const skipped = /(^|[\\/])(__pycache__|node_modules|\.git)([\\/]|$)/;
   const copies: readonly (readonly [from: string, to: string, wanted: (relative: string) => boolean])[] = [
     [
@@ -112,6 +121,7 @@ export async function copyAssets(folder: string = dist, binding?: string): Promi
       'prebuilds',
       (name) => binding === undefined || name === '' || name === `${binding}.node`,
     ],
+    ['node_modules/@vscode/tree-sitter-wasm/wasm', 'grammars', (name) => name === '' || grammars.has(name)],
     ['examples', 'examples', (name) => !skipped.test(name)],
   ];
   for (const [from, to, wanted] of copies) {

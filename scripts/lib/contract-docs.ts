@@ -30,7 +30,7 @@ escrow session start FILE --model NAME
 
 A good contract is small: one change that a sentence can state, one check that fails now and passes when it is made, one that keeps what must stay, and, where it matters, a hidden one that calls the program from outside. In the window it is _New Contract_.
 
-The editor completes fields, choices and tracked paths, explains each field on hover, and marks what freezing would refuse. An unknown key is an error. \`media/contract.schema.json\` is the same schema for other editors.
+The editor completes fields, choices and tracked paths, explains each field on hover, and marks what freezing would refuse. In \`symbols\` it completes what the file defines. An unknown key is an error. \`media/contract.schema.json\` is the same schema for other editors.
 
 ## Freezing
 
@@ -66,9 +66,39 @@ In a fresh sandbox: the snapshot, the candidate's files over it, the protected f
 
 Nothing that runs in the candidate's own process is proof against a candidate made to deceive: it can print what the runner would print. A supplemental check that calls the program from outside is stronger. Read the diff.
 
-## Not yet
+## Symbol scope
 
-\`writable[].symbols\` (limiting a change to named functions) is refused with an error until it is enforced.
+A writable file may be limited to named parts of it:
+
+\`\`\`jsonc
+"writable": [{ "path": "src/usage.py", "symbols": ["timestamp", "imports"], "newSymbols": ["parse_offset"] }]
+\`\`\`
+
+Both versions are parsed, and what is outside the named symbols must be the same: token for token, comments and the contents of strings included, in the same nesting, with the same line breaks between tokens (how many blank lines does not count) and, in Python, the same indentation. Spaces within a line, and the end of the file, do not count; the byte-order mark and the kind of line end do.
+
+| | |
+| --- | --- |
+| languages | Python (\`.py\`, \`.pyi\`), JavaScript (\`.js\`, \`.mjs\`, \`.cjs\`, \`.jsx\`), TypeScript (\`.ts\`, \`.mts\`, \`.cts\`, \`.tsx\`); files of at most 512 KiB |
+| what has a name | functions, classes, interfaces, types, enums, namespaces; \`NAME = …\` of a module or class; the only name of a \`const\`, \`let\` or \`var\`, else its own part of the statement; \`default\` for \`export default\`; \`module.exports\`, \`Foo.prototype.bar\` where they are assigned to. Within them by dots: \`Class.method\`, \`Class.#field\`, \`Namespace.f\`, members of object literals, interfaces and enums, functions and classes within functions (\`outer.inner\`) |
+| not named | what a pattern declares (\`const { a } = …\`, \`a, b = …\`), \`a = b = …\`, computed keys, what a block of JavaScript declares |
+| the span of a symbol | the whole statement: its decorators, \`export\`, \`async\`, its name, the semicolon or comma behind it, a comment on its last line, and in Python comments behind it that are indented further than it. A comment above it is outside |
+| several definitions | overloads, redefinitions, getter and setter, both branches of an \`if\`: all definitions of the name in that scope may change. There may be more or fewer at each of their places |
+| deleting | a named symbol may go, where the rest still parses |
+| moving | it stays where it is. Changing its name is deleting it and adding another: the other must be in \`newSymbols\` |
+| \`newSymbols\` | what is not there yet and may be added: at one place of its scope. Nothing else may be |
+| \`imports\` | import statements of the module itself, in Python those in \`if\`, \`try\` and \`with\` of the module, too; in JavaScript also \`const … = require('…')\`. They may change, come and go where imports stand, and before the first statement. \`from __future__\` is none of them: it changes how all of the file is read |
+
+What does not parse is out of scope, and so is what readers are known to read in different ways: a declared encoding other than UTF-8, a lone carriage return, NUL, U+2028 and U+2029 outside of Python; white space that nobody sees; tabs behind spaces in an indentation and lines that begin with a continuation in Python; \`<!--\`, and \`-->\` at the start of a line; a class field \`get\`, \`set\`, \`static\` or the like without a semicolon. A file that is so to begin with is refused when the contract is frozen. The grammars are those of VS Code (tree-sitter); syntax that is newer than they are does not parse.
+
+It is held against the contract three times:
+
+- **At each edit of the model.** One that changes what is outside is not made; the answer says what would change and where, and the refusal is audited and counted as any other. One after which the file does not parse is made: it may be a step on the way.
+- **At \`finish\`.** Refused while a file does not parse.
+- **At verification, which decides.** The snapshot's bytes against the candidate's, whatever it was made by. Out of scope is not passed, whatever the checks say; they run all the same, and what they show is kept. Accept refuses it (\`OutOfScope\`). What could not be compared is not passed either.
+
+Parsing runs in a thread of its own with bounded memory: a file that takes more than ten seconds, or brings the parser down, is out of scope.
+
+Scope bounds the text, not what it does: a function that may change can do anything when it runs, and comments in it can speak to tools about the whole file (\`/* eslint-disable */\`). Read the diff.
 
 ## Fields
 `;

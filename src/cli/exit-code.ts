@@ -54,6 +54,7 @@ export function exitCodeOf(code: ErrorCode): ExitCode {
     case 'ExecutionDisabled':
     case 'IncompleteCollection':
     case 'NotVerified':
+    case 'OutOfScope':
     case 'CandidateChanged':
     case 'AlreadyDecided':
     case 'BudgetSpent':

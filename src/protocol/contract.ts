@@ -49,9 +49,21 @@ const SupplementalSource = z.strictObject({
   env: env.default({}),
 });
 
+/** More than 32 is most of a file, and 200 characters are more than any path of names that a person writes. */
+const symbolNames = z.array(z.string().min(1).max(200)).min(1).max(32);
 const WritableSource = z.union([
-  glob.transform((path) => ({ path, symbols: undefined as string[] | undefined })),
-  z.strictObject({ path: glob, symbols: z.array(z.string().min(1).max(200)).min(1).max(32).optional() }),
+  glob.transform((path) => ({
+    path,
+    symbols: undefined as string[] | undefined,
+    newSymbols: undefined as string[] | undefined,
+  })),
+  z.strictObject({
+    path: glob,
+    symbols: symbolNames.optional().meta({
+      description: 'What of the file may change: functions, classes, `Class.method`, `imports`. Default: all of it.',
+    }),
+    newSymbols: symbolNames.optional().meta({ description: 'What may be added to the file beside that.' }),
+  }),
 ]);
 
 /** The named sets of limits (design 20, issue 3 item 7). */
@@ -156,6 +168,10 @@ export const FrozenCheck = z.strictObject({
 });
 export type FrozenCheck = z.infer<typeof FrozenCheck>;
 
+/** A part of a file that may change. `exists` is false for one that may be added. */
+export const FrozenSymbol = z.strictObject({ name: z.string(), exists: z.boolean() });
+export type FrozenSymbol = z.infer<typeof FrozenSymbol>;
+
 /**
  * The frozen contract: every default spelled out, every file by hash. Its canonical JSON (sorted keys, no spaces) is
  * what the contract digest is taken over. It names no machine, no root folder and no image digest: those are facts of
@@ -167,8 +183,10 @@ export const FrozenContract = z.strictObject({
   instruction: z.string(),
   files: z.array(FrozenFile),
   readable: z.array(RelPath),
-  /** `exists` is false for a file the contract lets the model create. */
-  writable: z.array(z.strictObject({ path: RelPath, symbols: z.array(z.string()).nullable(), exists: z.boolean() })),
+  /**
+   * `exists` is false for a file the contract lets the model create. `symbols`: what of it may change; null: all of it.
+   */
+  writable: z.array(z.strictObject({ path: RelPath, symbols: z.array(FrozenSymbol).nullable(), exists: z.boolean() })),
   checks: z.array(FrozenCheck),
   supplementalFiles: z.array(FileEntry),
   tools: z.array(z.enum(['search'])),
@@ -246,6 +264,44 @@ export const CheckResult = z.strictObject({
   tail: z.string(),
 });
 export type CheckResult = z.infer<typeof CheckResult>;
+
+/**
+ * Why a file is out of scope. The first five: outside the symbols something changed, was added, was removed, stands in
+ * another structure (line breaks, indentation, nesting), or a symbol stands elsewhere. Then: why that could not be shown.
+ */
+export const ScopeReason = z.enum([
+  'changed',
+  'added',
+  'removed',
+  'layout',
+  'moved',
+  'does-not-parse',
+  'ambiguous',
+  'unreadable',
+  'encoding',
+  'not-text',
+  'too-large',
+  'too-slow',
+  'parser-failed',
+  'deleted',
+  'mode',
+]);
+export type ScopeReason = z.infer<typeof ScopeReason>;
+
+/** Whether a candidate's file stayed within the symbols that its contract names. Texts are hostile, one line each. */
+export const FileScope = z.strictObject({
+  path: RelPath,
+  symbols: z.array(FrozenSymbol),
+  /** `not-checked`: nothing is known, and so it is not within scope. */
+  outcome: z.enum(['inside', 'outside', 'not-checked']),
+  reason: ScopeReason.nullable(),
+  /** In the candidate's file, from 1; null where no place can be named. */
+  line: z.number().int().nullable(),
+  /** The line there, and the one that stood there before. */
+  found: z.string().nullable(),
+  expected: z.string().nullable(),
+});
+export type FileScope = z.infer<typeof FileScope>;
 
 export const BaselineView = z.strictObject({
   contractDigest: ContractDigest,

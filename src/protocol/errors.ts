@@ -30,6 +30,7 @@ export const errorCodes = {
   ExecutionDisabled: -31033,
   IncompleteCollection: -31040,
   NotVerified: -31041,
+  OutOfScope: -31046,
   CandidateChanged: -31042,
   AlreadyDecided: -31043,
   BudgetSpent: -31044,

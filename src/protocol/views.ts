@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { CheckResult } from './contract.ts';
+import { CheckResult, FileScope } from './contract.ts';
 import {
   ArtefactRef,
   AttemptId,
@@ -356,6 +356,8 @@ export const VerificationView = z.strictObject({
   result: z.enum(['passed', 'failed', 'incomplete']).nullable(),
   reasons: z.array(z.string()),
   checks: z.array(CheckResult),
+  /** Whether each file whose symbols the contract names stayed within them; none named: empty. */
+  scope: z.array(FileScope),
 });
 export type VerificationView = z.infer<typeof VerificationView>;
 

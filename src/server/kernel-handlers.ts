@@ -8,6 +8,7 @@ import type { HealthWatch } from './health.ts';
 import type { ImageService } from './image/image-service.ts';
 import type { ReviewDesk } from './review/review-desk.ts';
 import type { ConnectedClient, Handlers } from './rpc/port.ts';
+import type { ScopeChecker } from './scope/port.ts';
 import { awaySummary } from './session/away.ts';
 import type { Control } from './session/control.ts';
 import type { Leftovers } from './session/leftovers.ts';
@@ -26,6 +27,7 @@ export interface KernelParts {
   readonly store: Store;
   readonly sessions: Sessions;
   readonly contracts: ContractBook;
+  readonly scope: ScopeChecker;
   readonly engines: Engines;
   readonly images: ImageService;
   readonly health: HealthWatch;
@@ -46,7 +48,7 @@ export interface KernelParts {
 
 /** Each method and the one use case that it asks for. */
 export function kernelHandlers(parts: KernelParts): Handlers {
-  const { store, sessions, contracts, engines, images, health, slots, tasks, desk, control } = parts;
+  const { store, sessions, contracts, scope, engines, images, health, slots, tasks, desk, control } = parts;
   const { verifier, review, workspace, leftovers, feed, clients, status, stop } = parts;
   const session = (id: Parameters<SessionDesk['view']>[0]): ReturnType<SessionDesk['view']> => desk.view(id);
 
@@ -96,11 +98,11 @@ export function kernelHandlers(parts: KernelParts): Handlers {
     },
 
     'contract/check': async ({ path, text }) => {
-      const { root, diagnostics } = await checkContract(path, text);
+      const { root, diagnostics } = await checkContract(path, scope, text);
       return { root, diagnostics: [...diagnostics] };
     },
     'contract/freeze': async ({ path }) => {
-      const frozen = await freezeContract(path);
+      const frozen = await freezeContract(path, scope);
       return contracts.record(frozen, await images.baseOf(frozen.contract));
     },
     'contract/get': ({ digest }) => contracts.get(digest),

@@ -21,6 +21,8 @@ import { ReviewDesk } from './review/review-desk.ts';
 import type { Kernel } from './rpc/port.ts';
 import { RunLedger } from './sandbox/run-ledger.ts';
 import { createSandboxService } from './sandbox/service.ts';
+import { scopeGuard } from './scope/scope-guard.ts';
+import { ScopeDesk } from './scope/scope-desk.ts';
 import { AttemptDriver } from './session/attempt-driver.ts';
 import { AttemptInference } from './session/attempt-inference.ts';
 import { attemptSpec } from './session/attempt-spec.ts';
@@ -81,6 +83,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   const sessions = new Sessions(store, monotonic);
   const slots = new Slots(settings.concurrentSandboxes, () => broadcast('status', null));
   const contracts = new ContractBook(store, now, new Set(Object.values(shippedContracts)));
+  const scope = new ScopeDesk({ program: join(distDir, 'scope.cjs'), grammars: join(distDir, 'grammars'), log });
   const runs = new RunLedger(store, now);
   const images = new ImageService({
     engineHost: settings.engineHost,
@@ -114,6 +117,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
   const verifier = new Verifier({
     sessions,
     contracts,
+    scope,
     sandbox,
     slots,
     tasks,
@@ -153,6 +157,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
           }),
         runAgent,
         contractOf: (state) => contracts.get(state.contractDigest, state.root).contract,
+        scopeOf: (contract) => scopeGuard(contract, scope, (entry) => store.artefacts.get(entry.sha256)),
         specFor: (state, open, contract) => attemptSpec(state, open, contract, contracts),
         candidateOf,
         epoch: store.epoch,
@@ -233,6 +238,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     store,
     sessions,
     contracts,
+    scope,
     engines,
     images,
     health,
@@ -267,7 +273,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
 
   return {
     handlers,
-    language: createLanguageService(),
+    language: createLanguageService(scope),
     async reconcile() {
       tasks.own('health', health.probe());
       tasks.own('sweep of preparations', images.desk.sweep());
@@ -314,6 +320,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       clearInterval(sweeping);
       control.dispose();
       feed.dispose();
+      await scope.dispose();
       await engines.dispose();
     },
   };

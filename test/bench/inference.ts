@@ -7,6 +7,7 @@ import type { ContractDigest } from '../../src/protocol/primitives.ts';
 import type { SessionView } from '../../src/protocol/views.ts';
 import { defaultSwitches } from '../../src/server/agent/defaults.ts';
 import { createToolbox } from '../../src/server/agent/toolbox.ts';
+import { unlimited } from '../../src/server/scope/scope-guard.ts';
 import { createHttpClient } from '../../src/server/inference/http.ts';
 import { parseHost } from '../../src/server/inference/host.ts';
 import type { ChatMessage } from '../../src/server/inference/port.ts';
@@ -119,7 +120,7 @@ async function measureParts(
     commands: [{ id: 'noop', argv: ['true'], timeoutS: 15, captureKiB: 64, env: {} }],
   });
   const contract = frozenContract({ readable: [file], checks: [{ id: 'noop', argv: ['true'] }] });
-  const toolbox = createToolbox(contract, defaultSwitches, sandbox);
+  const toolbox = createToolbox(contract, defaultSwitches, sandbox, unlimited);
   const http = createHttpClient(parseHost(host));
   const home = await mkdtemp(path.join(tmpdir(), 'bench-inference-'));
   const store = openStore({ home, now: Date.now });

@@ -4,6 +4,7 @@ import { buffer } from 'node:stream/consumers';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { createToolbox } from '../../src/server/agent/toolbox.ts';
+import { unlimited } from '../../src/server/scope/scope-guard.ts';
 import { defaultSwitches } from '../../src/server/agent/defaults.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { Demux } from '../../src/server/sandbox/demux.ts';
@@ -98,7 +99,7 @@ async function toolCalls(bench: SandboxBench): Promise<readonly Figure[]> {
   const text = '"""Usage."""\n' + 'value = 1\n'.repeat(100);
   const file = { path: pathOf('src/usage.py'), mode: 0o644, bytes: bytesOf(text) };
   const sandbox = await bench.provision({ files: [file], readable: [file.path], writable: [file.path] });
-  const toolbox = createToolbox(frozenContract({ readable: ['src/usage.py'] }), defaultSwitches, sandbox);
+  const toolbox = createToolbox(frozenContract({ readable: ['src/usage.py'] }), defaultSwitches, sandbox, unlimited);
   const view = { tool: 'file_editor', command: 'view', path: '/workspace/src/usage.py', range: null } as const;
   const never = new AbortController().signal;
   // As long as the answer that a tool call carries: the file and its envelope.

@@ -5,6 +5,7 @@ import type { ContractDigest } from '../../src/protocol/primitives.ts';
 import type { SessionView } from '../../src/protocol/views.ts';
 import { defaultSwitches } from '../../src/server/agent/defaults.ts';
 import { createToolbox } from '../../src/server/agent/toolbox.ts';
+import { unlimited } from '../../src/server/scope/scope-guard.ts';
 import type { ContainerEngine } from '../../src/server/sandbox/engine.ts';
 import { dist } from '../../scripts/lib/root.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
@@ -42,7 +43,7 @@ async function toolCalls(bench: SandboxBench): Promise<readonly Figure[]> {
     readable: [pathOf('src/usage.py')],
     writable: [pathOf('src/usage.py')],
   });
-  const toolbox = createToolbox(frozenContract({ readable: ['src/usage.py'] }), defaultSwitches, sandbox);
+  const toolbox = createToolbox(frozenContract({ readable: ['src/usage.py'] }), defaultSwitches, sandbox, unlimited);
   const view = { tool: 'file_editor', command: 'view', path: '/workspace/src/usage.py', range: null } as const;
   const never = new AbortController().signal;
   const ours: number[] = [];

@@ -13,6 +13,7 @@ import { verificationFiles } from '../../src/server/verification/verification-fi
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { sandboxBench, textOf } from '../fixtures/sandbox.ts';
 import type { SandboxBench } from '../fixtures/sandbox.ts';
+import { scope } from '../fixtures/scope.ts';
 
 /** Artefacts in memory: what is durable where is the store's own test. */
 function artefacts() {
@@ -39,8 +40,8 @@ describe('checks in a real sandbox', () => {
   beforeAll(async () => {
     bench = await sandboxBench();
     const [one, two] = [await exampleRepo('utc-timestamp'), await exampleRepo('cart-cents')];
-    utc = await freezeContract(one.contract);
-    cart = await freezeContract(two.contract);
+    utc = await freezeContract(one.contract, scope);
+    cart = await freezeContract(two.contract, scope);
     await one.dispose();
     await two.dispose();
   });
@@ -150,7 +151,7 @@ describe('checks in a real sandbox', () => {
   it('pass the right change, every check with its summary and its whole output kept', async () => {
     const kept = new Map<string, Uint8Array>();
     const facts = await verify(utc, fix(), { baseline: (await baseline(utc)).checks, kept });
-    expect(judgeVerification(utc.contract.checks, facts)).toEqual({ result: 'passed', reasons: [] });
+    expect(judgeVerification(utc.contract.checks, facts, [])).toEqual({ result: 'passed', reasons: [] });
     expect(facts.checks.map((c) => c.strength)).toEqual(Array.from({ length: 5 }, () => 'summary'));
     for (const check of facts.checks) expect(textOf(kept.get(check.output!.sha256)!)).toContain('\nOK\n');
   });
@@ -170,7 +171,7 @@ describe('checks in a real sandbox', () => {
     );
     const before = (await baseline(cart)).checks;
     expect(
-      judgeVerification(cart.contract.checks, await verify(cart, { ...money, ...basket }, { baseline: before })),
+      judgeVerification(cart.contract.checks, await verify(cart, { ...money, ...basket }, { baseline: before }), []),
     ).toEqual({ result: 'passed', reasons: [] });
     // One file alone is not enough.
     expect(verdicts((await verify(cart, money, { baseline: before })).checks)).toMatchObject({
@@ -191,7 +192,7 @@ describe('checks in a real sandbox', () => {
       verdict: 'fail',
       reason: 'no-summary',
     });
-    expect(judgeVerification(utc.contract.checks, facts).result).toBe('failed');
+    expect(judgeVerification(utc.contract.checks, facts, []).result).toBe('failed');
   });
 
   it('do not pass a JavaScript candidate that does the same', async () => {
@@ -204,7 +205,7 @@ describe('checks in a real sandbox', () => {
       reason: 'fewer-tests',
       summary: { total: 1, passed: 1 },
     });
-    expect(judgeVerification(cart.contract.checks, facts).result).toBe('failed');
+    expect(judgeVerification(cart.contract.checks, facts, []).result).toBe('failed');
   });
 
   it('do not pass a candidate that forges a summary first and fails or leaves later', async () => {
@@ -235,7 +236,7 @@ if "unittest" in sys.argv[0] or "unittest" in sys.modules:
     const seen = verdicts(facts.checks);
     expect(seen['outside']).not.toBe('pass');
     expect(seen['scope']).not.toBe('pass');
-    expect(judgeVerification(utc.contract.checks, facts).result).toBe('failed');
+    expect(judgeVerification(utc.contract.checks, facts, []).result).toBe('failed');
   });
 
   it('fail by a supplemental check what the visible tests let through', async () => {
@@ -372,7 +373,7 @@ for act in (lambda: pathlib.Path("a.txt").write_text("y"), lambda: os.unlink("a.
       hooks: { onCheckStarted: () => abort.abort() },
     });
     expect(facts.fault).toMatchObject({ code: 'cancelled' });
-    expect(judgeVerification(checks, facts).result).toBe('incomplete');
+    expect(judgeVerification(checks, facts, []).result).toBe('incomplete');
   });
 
   it('end the container when a fact cannot be recorded, and say so', async () => {

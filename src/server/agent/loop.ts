@@ -6,6 +6,7 @@ import type { Admitted } from '../inference/admission.ts';
 import type { ChatMessage, ChatTurn, ToolCall } from '../inference/port.ts';
 import { InferenceFailure } from '../inference/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
+import { ScopeUnavailable } from '../scope/port.ts';
 import { headAndTail } from './command-output.ts';
 import type { AgentDeps, AgentEnd, AgentInput, RunAgent } from './port.ts';
 import { visibleChecks } from './policy.ts';
@@ -73,6 +74,7 @@ export const runAgent: RunAgent = async (input, deps, signal) => {
   } catch (error) {
     if (both.aborted) return stopped();
     if (error instanceof Ended) return error.end;
+    if (ScopeUnavailable.is(error)) return { kind: 'infrastructure', code: 'scope_unavailable', detail: error.message };
     if (SandboxFault.is(error)) {
       return { kind: 'infrastructure', code: error.code, detail: error.message };
     }
@@ -88,7 +90,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
   const budget = contract.budget.requestsPerAttempt;
   const tools = offeredTools(contract);
   const offered = tools.map((tool) => tool.name);
-  const toolbox = createToolbox(contract, switches, deps.sandbox);
+  const toolbox = createToolbox(contract, switches, deps.sandbox, deps.scope);
   const messages: ChatMessage[] = [...firstMessages(contract, input.feedback)];
   const steps: Step[] = [];
   let admission = startAdmission(options.numCtx, options.numPredict, binding.model.family);
@@ -110,6 +112,8 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
   const end = (value: AgentEnd): never => {
     throw new Ended(value);
   };
+  /** Nothing is left to do but to say so. */
+  const done = (): boolean => toolbox.edited() && toolbox.allPassed() && toolbox.outOfScope() === null;
   const checkStuck = (): void => {
     const stuck = findStuck(steps);
     if (stuck !== null) {
@@ -127,7 +131,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
       return { kind: 'limit', which: 'wall', detail: `the contract's ${contract.budget.wallS} s are over` };
 
     // The last request is kept for `finish` where everything visible has passed: a right edit must not end as a limit.
-    const kept = n === budget && toolbox.edited() && toolbox.allPassed();
+    const kept = n === budget && done();
     if (kept)
       await hint('finish', 'All checks pass and this is the last request. Call finish now; nothing else will be done.');
 
@@ -202,7 +206,7 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
       else
         await hint(
           'no_call',
-          toolbox.edited() && toolbox.allPassed()
+          done()
             ? 'All checks pass, but an answer without a tool call ends nothing. Call finish.'
             : 'Your answer had no tool call, so nothing was done. Call a tool; call finish when all checks pass.',
         );
@@ -224,6 +228,17 @@ async function converse(input: AgentInput, deps: AgentDeps, signal: AbortSignal,
         continue;
       }
       if (read.ok && read.call.tool === 'finish') {
+        // Not asked back once but refused: such bytes can be accepted by nobody.
+        const outside = toolbox.outOfScope();
+        if (outside !== null) {
+          const text = `Not finished: ${outside}`;
+          await toolbox.refuse('finish', 'out_of_scope');
+          await note('denied', 'finish', text, false);
+          answerCall(messages, call, text, asText);
+          steps.push({ action: 'finish', observation: text, error: true });
+          checkStuck();
+          continue;
+        }
         const objection = finishAsked || n === budget || !switches.finishGate ? null : objectionTo(toolbox, contract);
         if (objection !== null) {
           finishAsked = true;

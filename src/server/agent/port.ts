@@ -2,6 +2,7 @@ import type { FrozenContract } from '../../protocol/contract.ts';
 import type { ActivityItem, Binding } from '../../protocol/views.ts';
 import type { ChatMessage, ChatTool, ChatTurn, InferenceFailure } from '../inference/port.ts';
 import type { Sandbox } from '../sandbox/port.ts';
+import type { ScopeGuard } from '../scope/scope-guard.ts';
 
 /** How an agent's work ended, before anything was collected. Maps to the outcome table of design 10. */
 export type AgentEnd =
@@ -41,6 +42,8 @@ export interface AgentDeps {
     signal: AbortSignal,
   ) => Promise<ChatTurn>;
   readonly sandbox: AgentSandbox;
+  /** Holds each edit against the symbols that the contract names. */
+  readonly scope: ScopeGuard;
   readonly record: (fact: AgentFact) => Promise<void>;
   /** Monotonic milliseconds. */
   readonly monotonic: () => number;

@@ -3,6 +3,7 @@ import { digestOf } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
 import type { ChatMessage, ChatTool } from '../inference/port.ts';
 import { visibleChecks } from './policy.ts';
+import { symbolList } from './scope-text.ts';
 import { quoteArgv } from './tokenizer.ts';
 import { shownPath, visiblePaths } from './workspace-path.ts';
 
@@ -84,7 +85,7 @@ export function firstMessages(contract: FrozenContract, feedback: string | null)
   const readable = visiblePaths(contract).filter((path) => !writable.has(path));
   const lines = [`# ${contract.title}`, contract.instruction, '', 'Writable:'];
   for (const file of contract.writable) {
-    const symbols = file.symbols === null ? '' : ` (only ${file.symbols.join(', ')})`;
+    const symbols = file.symbols === null ? '' : ` (only ${symbolList(file.symbols)})`;
     lines.push(`- ${shownPath(file.path)}${file.exists ? '' : ' (new)'}${symbols}`);
   }
   if (readable.length > 0) {

@@ -4,6 +4,8 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { LoopSwitches } from '../../protocol/views.ts';
 import type { FileRead } from '../sandbox/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
+import type { ScopeFault } from '../scope/port.ts';
+import type { ScopeGuard } from '../scope/scope-guard.ts';
 import { failingOutput, failureExcerpt, passingOutput } from './check-output.ts';
 import { cleanOutput, endLine, headAndTail } from './command-output.ts';
 import { insertLines, strReplace, viewFile } from './editor.ts';
@@ -11,6 +13,7 @@ import type { EditResult } from './editor.ts';
 import { quoteArgv } from './tokenizer.ts';
 import { allowedText, decideTerminal, visibleChecks } from './policy.ts';
 import type { AgentSandbox } from './port.ts';
+import { deniedEdit, scopeFaultText } from './scope-text.ts';
 import { createSearch, queryFault } from './search.ts';
 import { decodeText, encodeText, withText } from './text-file.ts';
 import type { TextFile } from './text-file.ts';
@@ -38,6 +41,8 @@ export interface Toolbox {
   unproven(): readonly string[];
   /** True once an edit was written. */
   edited(): boolean;
+  /** Why the files, as they are, could not be accepted whatever the checks say; null where they stayed within scope. */
+  outOfScope(): string | null;
 }
 
 /** A whole file may be written over only up to this size: beyond it small models drop parts. */
@@ -45,9 +50,16 @@ const wholeFileLimit = 16_384;
 const undoDepth = 10;
 
 /** The tools over one sandbox, with what an attempt has seen so far. */
-export function createToolbox(contract: FrozenContract, switches: LoopSwitches, sandbox: AgentSandbox): Toolbox {
+export function createToolbox(
+  contract: FrozenContract,
+  switches: LoopSwitches,
+  sandbox: AgentSandbox,
+  scope: ScopeGuard,
+): Toolbox {
   const viewed = new Set<RelPath>();
-  const history = new Map<RelPath, Uint8Array[]>();
+  const history = new Map<RelPath, { readonly bytes: Uint8Array; readonly fault: ScopeFault | null }[]>();
+  /** Of files that were written although they do not parse: what is between two edits need not. */
+  const unparsed = new Map<RelPath, ScopeFault>();
   const passed = new Set<string>();
   const findIn = createSearch(contract, sandbox);
   let lastFailure: { readonly check: string; readonly command: string; readonly excerpt: string } | null = null;
@@ -71,6 +83,16 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     }
   };
 
+  const setFault = (path: RelPath, fault: ScopeFault | null): void => {
+    if (fault === null) unparsed.delete(path);
+    else unparsed.set(path, fault);
+  };
+  const outOfScope = (): string | null => {
+    for (const [path, fault] of unparsed)
+      return `${shownPath(path)} must parse, so that what is outside of its symbols can be compared. ${scopeFaultText(fault)}`;
+    return null;
+  };
+
   const written = async (
     path: RelPath,
     before: FileRead | null,
@@ -78,16 +100,26 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     text: string,
     signal: AbortSignal,
   ): Promise<ToolOutcome> => {
+    const fault = await scope.check(path, { bytes, executable: ((before?.mode ?? 0) & 0o111) > 0 });
+    if (fault !== null && fault.reason !== 'does-not-parse') {
+      const symbols = contract.writable.find((w) => w.path === path)?.symbols ?? [];
+      return deny(`edit ${path} (${fault.reason})`, 'out_of_scope', deniedEdit(shownPath(path), symbols, fault));
+    }
     await sandbox.write(path, bytes, before?.sha256 ?? null, signal);
     edits += 1;
     passed.clear();
     viewed.add(path);
-    if (before !== null) history.set(path, [...(history.get(path) ?? []), before.bytes].slice(-undoDepth));
+    if (before !== null) {
+      const former = { bytes: before.bytes, fault: unparsed.get(path) ?? null };
+      history.set(path, [...(history.get(path) ?? []), former].slice(-undoDepth));
+    }
+    setFault(path, fault);
+    const note = fault === null ? '' : `\n${scopeFaultText(fault)} Mend it with the next edit.`;
     const again =
       switches.repeatFailure && lastFailure !== null
         ? `\n\`${lastFailure.command}\` last failed with:\n${lastFailure.excerpt}\nRun it again.`
         : '';
-    return answer(text + again, true);
+    return answer(text + note + again, true);
   };
 
   /** Reads a declared file as text; answers where that is not possible. */
@@ -164,11 +196,12 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     if (former === undefined) return answer(`There is no edit of ${shownPath(path)} to take back.`, false);
     const before = await read(path, signal);
     if ('text' in before) return before;
-    await sandbox.write(path, former, before.sha256, signal);
+    await sandbox.write(path, former.bytes, before.sha256, signal);
     history.set(path, stack.slice(0, -1));
+    setFault(path, former.fault);
     edits += 1;
     passed.clear();
-    const file = decodeText(former);
+    const file = decodeText(former.bytes);
     const shown = file === null ? '' : `\n${viewFile(file, shownPath(path), null).text}`;
     return answer(`The last edit of ${shownPath(path)} was taken back.${shown}`, true);
   };
@@ -187,11 +220,14 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     if (ok) {
       if (lastFailure?.check === id) lastFailure = null;
       const rest = unproven();
+      const outside = outOfScope();
       lines.push(
         rest.length === 0
-          ? edits > 0
-            ? 'All checks pass. Call finish now.'
-            : 'All checks pass on the unchanged files.'
+          ? outside !== null
+            ? `All checks pass, but ${outside}`
+            : edits > 0
+              ? 'All checks pass. Call finish now.'
+              : 'All checks pass on the unchanged files.'
           : `This check passes. Not yet passed since the last edit: ${rest.join('; ')}`,
       );
     } else lastFailure = { check: id, command: quoteArgv(check.argv), excerpt: failureExcerpt(output) };
@@ -318,6 +354,7 @@ export function createToolbox(contract: FrozenContract, switches: LoopSwitches, 
     allPassed: () => unproven().length === 0,
     unproven,
     edited: () => edits > 0,
+    outOfScope,
   };
 }
 

@@ -17,7 +17,9 @@ export const fieldHelp: Readonly<Record<string, string>> = {
   writable: 'The only files the model may change, each named exactly. A file that does not exist yet may be created.',
   'writable/*/path': 'Exact path, relative to the repository. No wildcards.',
   'writable/*/symbols':
-    'Not supported yet: a contract that limits a change to symbols is refused rather than not enforced. A supplemental check can compare the rest of the file.',
+    'What of the file may change: functions, classes, `Class.method`, constants, types, and `imports` for what the file imports. Everything else in it must stay the same, token for token. Without it: the whole file may change. In Python, JavaScript and TypeScript.',
+  'writable/*/newSymbols':
+    'What may be added to the file beside that, by name: each in one place. An existing file in which only these may be added needs no `symbols`.',
   acceptance:
     'Commands that decide. All must pass on the candidate; before any attempt each must do on the untouched files what its `baseline` says.',
   'acceptance/*/id': 'Short name, unique in the contract: lower-case letters, digits and dashes.',

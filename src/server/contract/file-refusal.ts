@@ -1,6 +1,7 @@
 import { parseRelPath } from '../../protocol/paths.ts';
 import { looksSecret } from '../../protocol/sensitive-paths.ts';
 import { closestWord } from '../../protocol/closest-word.ts';
+import type { FileOutline } from './file-outlines.ts';
 import type { TrackedFile } from './git-files.ts';
 import type { TreeEntry, TreeFileFault } from './read-tree-file.ts';
 import { shownPath } from './shown-path.ts';
@@ -11,6 +12,8 @@ export interface TreeFacts {
   readonly tracked: ReadonlyMap<string, TrackedFile>;
   readonly entries: ReadonlyMap<string, TreeEntry>;
   readonly ignored: ReadonlySet<string>;
+  /** What can be named in the files of which the contract names symbols. */
+  readonly outlines: ReadonlyMap<string, FileOutline>;
   /** The tracked path that a wrong one most likely meant. */
   readonly near: (path: string) => string | undefined;
 }

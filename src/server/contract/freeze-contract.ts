@@ -7,6 +7,8 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import type { ContractDigest, FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { startsLikePrivateKey } from '../../protocol/sensitive-paths.ts';
+import type { ScopeChecker } from '../scope/port.ts';
+import { outlinesOf, type FileOutline } from './file-outlines.ts';
 import { entryFaultText, proposalsFrom } from './file-refusal.ts';
 import { ignoredFiles, repositoryRoot, trackedFiles } from './git-files.ts';
 import { maxContractText, parseContract } from './parse-contract.ts';
@@ -48,11 +50,11 @@ export function contractDigest(contract: FrozenContract): ContractDigest {
 }
 
 /**
- * All remarks on a contract; no file's bytes are read but the contract's own. `text` stands for an editor's unsaved
- * text. Throws EscrowError NotFound when there is neither text nor a readable file.
+ * All remarks on a contract; no file's bytes are read but the contract's own and those of files in which it names symbols.
+ * `text` stands for an editor's unsaved text. Throws EscrowError NotFound when there is neither text nor a readable file.
  */
-export async function checkContract(path: string, text?: string): Promise<Checked> {
-  const { checked } = await examine(path, text);
+export async function checkContract(path: string, scope: ScopeChecker, text?: string): Promise<Checked> {
+  const { checked } = await examine(path, scope, text);
   return checked;
 }
 
@@ -60,8 +62,8 @@ export async function checkContract(path: string, text?: string): Promise<Checke
  * Takes the snapshot and spells every default out. Throws EscrowError InvalidContract (details: path and diagnostics),
  * NotAGitRepository, NotFound, or BaseChanged when files change while they are read.
  */
-export async function freezeContract(path: string, text?: string): Promise<Frozen> {
-  const { checked, parsed, resolved, source, contractText, sizes } = await examine(path, text);
+export async function freezeContract(path: string, scope: ScopeChecker, text?: string): Promise<Frozen> {
+  const { checked, parsed, resolved, source, contractText, sizes, outlines } = await examine(path, scope, text);
   if (checked.root === null) await repositoryRoot(path);
   if (checked.root === null || resolved === null || parsed.source === null || source === null) {
     throw invalid(path, checked.diagnostics);
@@ -90,9 +92,16 @@ export async function freezeContract(path: string, text?: string): Promise<Froze
         continue;
       }
       bytes.set(file, found.bytes);
+      const digest = sha256(found.bytes);
+      const outlined = outlines.get(file)?.sha256;
+      // The symbols were found in other bytes than these.
+      if (outlined !== undefined && outlined !== null && outlined !== digest) {
+        fault('changing', `${shownPath(file)} can't be used: ${entryFaultText('changing')}.`);
+        continue;
+      }
       // As git does: only whether it is executable counts, so that the umask of a machine does not change the digest.
       const mode = found.executable ? 0o755 : 0o644;
-      entries.push({ path: file, mode, size: found.bytes.byteLength, sha256: sha256(found.bytes) });
+      entries.push({ path: file, mode, size: found.bytes.byteLength, sha256: digest });
     }
     return { entries, bytes };
   };
@@ -151,14 +160,15 @@ interface Examined {
   readonly contractText: string;
   /** Of each file that was looked at, bytes. */
   readonly sizes: ReadonlyMap<string, number>;
+  readonly outlines: ReadonlyMap<string, FileOutline>;
 }
 
-async function examine(path: string, text: string | undefined): Promise<Examined> {
+async function examine(path: string, scope: ScopeChecker, text: string | undefined): Promise<Examined> {
   const contractText = text ?? (await readContractFile(path));
   // Editors strip a byte-order mark before they count; so do we.
   const parsed = parseContract(contractText.startsWith('\uFEFF') ? contractText.slice(1) : contractText);
   const { source } = parsed;
-  const none = { parsed, resolved: null, source, contractText, sizes: new Map<string, number>() };
+  const none = { parsed, resolved: null, source, contractText, sizes: new Map(), outlines: new Map() };
   let root: string;
   try {
     root = await repositoryRoot(path);
@@ -190,10 +200,11 @@ async function examine(path: string, text: string | undefined): Promise<Examined
     // git refuses to look beyond a link; such paths are refused for that reason already.
     wanted.filter((file) => !byPath.has(file) && entries.get(file)?.ok === true),
   );
+  const outlines = await outlinesOf(root, source, entries, scope);
   const { resolved, diagnostics } = resolveContract(
     source,
     parsed.locate,
-    { tracked: byPath, entries, ignored, near: proposalsFrom(byPath.keys()) },
+    { tracked: byPath, entries, ignored, outlines, near: proposalsFrom(byPath.keys()) },
     withoutOwn,
   );
   return {
@@ -203,6 +214,7 @@ async function examine(path: string, text: string | undefined): Promise<Examined
     source,
     contractText,
     sizes: new Map([...entries].map(([file, entry]) => [file, entry.ok ? entry.size : 0])),
+    outlines,
   };
 }
 

@@ -1,7 +1,7 @@
 import { getLocation, parseTree } from 'jsonc-parser';
 import type { JSONPath, Location, Node } from 'jsonc-parser';
 import { CompletionItemKind, DiagnosticSeverity, InsertTextFormat, MarkupKind } from 'vscode-languageserver-protocol';
-import type { CodeLens, CompletionItem, Diagnostic, Position, Range } from 'vscode-languageserver-protocol';
+import type { CodeLens, CompletionItem, Diagnostic, Hover, Position, Range } from 'vscode-languageserver-protocol';
 import { TextDocument } from 'vscode-languageserver-textdocument';
 import * as z from 'zod';
 import { ContractSource } from '../../protocol/contract.ts';
@@ -10,6 +10,8 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { LanguageService } from '../rpc/port.ts';
 import { helpFor } from './field-help.ts';
+import type { ScopeChecker } from '../scope/port.ts';
+import { aboutSymbol, namedIn, symbolItems, symbolPlace } from './symbol-features.ts';
 import { checkContract, trackedPathsFor } from './freeze-contract.ts';
 import { knownKeys, parseContract } from './parse-contract.ts';
 
@@ -17,14 +19,19 @@ import { knownKeys, parseContract } from './parse-contract.ts';
 const maxPathItems = 1000;
 
 /** Language features of contract files, over the same rules that freezing applies. Stateless. */
-export function createLanguageService(): LanguageService {
-  return { diagnostics, completion, hover, codeLenses };
+export function createLanguageService(scope: ScopeChecker): LanguageService {
+  return {
+    diagnostics: (path, text) => diagnostics(scope, path, text),
+    completion: (path, text, position) => completion(scope, path, text, position),
+    hover: (path, text, position) => hover(scope, path, text, position),
+    codeLenses,
+  };
 }
 
-async function diagnostics(path: string, text: string): Promise<readonly Diagnostic[]> {
+async function diagnostics(scope: ScopeChecker, path: string, text: string): Promise<readonly Diagnostic[]> {
   const document = documentOf(path, text);
   try {
-    const { diagnostics: found } = await checkContract(path, text);
+    const { diagnostics: found } = await checkContract(path, scope, text);
     return found.map((remark) => toDiagnostic(document, remark));
   } catch (error) {
     // A repository that cannot be looked at must not take the syntax remarks away.
@@ -96,7 +103,12 @@ function schemaAt(path: JSONPath, from: SchemaNode = rootSchema): SchemaNode | u
   return undefined;
 }
 
-async function completion(path: string, text: string, position: Position): Promise<readonly CompletionItem[]> {
+async function completion(
+  scope: ScopeChecker,
+  path: string,
+  text: string,
+  position: Position,
+): Promise<readonly CompletionItem[]> {
   const document = documentOf(path, text);
   const offset = document.offsetAt(position);
   const location = getLocation(text, offset);
@@ -113,6 +125,10 @@ async function completion(path: string, text: string, position: Position): Promi
       filterText: JSON.stringify(value),
       textEdit: { range, newText: JSON.stringify(value) },
     }));
+  }
+  if (symbolPlace.test(patternOf(location.path))) {
+    const named = await namedIn(scope, path, text, location.path);
+    return symbolItems(named?.outline, range);
   }
   if (!takesPath(location.path)) return [];
   const tracked = await trackedPathsFor(path);
@@ -215,24 +231,26 @@ function pathSuggestions(path: JSONPath, tracked: readonly string[]): readonly s
   return [...[...folders].toSorted(), ...tracked];
 }
 
-function hover(path: string, text: string, position: Position): ReturnType<LanguageService['hover']> {
+async function hover(scope: ScopeChecker, path: string, text: string, position: Position): Promise<Hover | null> {
   const document = documentOf(path, text);
   const offset = document.offsetAt(position);
   const location = getLocation(text, offset);
   const node = location.previousNode;
-  if (node === undefined || offset < node.offset || offset > node.offset + node.length) return Promise.resolve(null);
+  if (node === undefined || offset < node.offset || offset > node.offset + node.length) return null;
+  const range = rangeOf(document, node);
+  const said = (value: string): Hover => ({ contents: { kind: MarkupKind.Markdown, value }, range });
+  if (symbolPlace.test(patternOf(location.path))) {
+    const named = await namedIn(scope, path, text, location.path);
+    const about = named === undefined ? undefined : aboutSymbol(String(node.value), named);
+    if (about !== undefined) return said(about);
+  }
   // On a value inside a list the list's own help is the nearest there is.
   for (let length = location.path.length; length > 0; length -= 1) {
     const at = location.path.slice(0, length);
     const help = helpFor(at) ?? schemaAt(at)?.description;
-    if (help !== undefined) {
-      return Promise.resolve({
-        contents: { kind: MarkupKind.Markdown, value: help },
-        range: rangeOf(document, node),
-      });
-    }
+    if (help !== undefined) return said(help);
   }
-  return Promise.resolve(null);
+  return null;
 }
 
 /** Ids that the extension registers; titles are its business where it translates them (see `package.nls.json`). */

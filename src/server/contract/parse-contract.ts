@@ -271,7 +271,7 @@ export function knownKeys(path: JSONPath): readonly string[] {
     case 'supplemental/*':
       return Object.keys(shape.supplemental.unwrap().element.shape);
     case 'writable/*':
-      return ['path', 'symbols'];
+      return ['path', 'symbols', 'newSymbols'];
     case 'budget':
       return Object.keys(shape.budget.unwrap().shape);
     case 'image':

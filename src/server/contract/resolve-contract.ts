@@ -15,6 +15,7 @@ import { createRemarks, type Remarks } from './remarks.ts';
 import { resolveChecks } from './resolve-checks.ts';
 import { imageFiles, resolvePackages, type ResolvedPackages } from './resolve-packages.ts';
 import { protectedRule, resolveProtected } from './resolve-protected.ts';
+import { resolveSymbols } from './resolve-symbols.ts';
 import { isName, matcher } from './select-files.ts';
 import type { Selected, Selection } from './select-files.ts';
 import { shownPath } from './shown-path.ts';
@@ -163,8 +164,9 @@ function resolveWritable(
   supplemental: ReadonlySet<RelPath>,
   facts: TreeFacts,
   take: Take,
-  { error }: Remarks,
+  remarks: Remarks,
 ): FrozenContract['writable'] {
+  const { error } = remarks;
   const tracked: ReadonlySet<string> = new Set(facts.tracked.keys());
   const excluded = (source.snapshot?.exclude ?? []).map((pattern) => matcher(pattern, tracked));
   const writable: FrozenContract['writable'] = [];
@@ -172,13 +174,6 @@ function resolveWritable(
     // The short form is the text itself: there is no member `path` to point at, and the nearest parent is right.
     const at: JSONPath = ['writable', n, 'path'];
     const { path } = entry;
-    if (entry.symbols !== undefined) {
-      error(
-        'symbols-not-supported',
-        'Limiting a change to symbols is not supported yet. Leave "symbols" out; a supplemental check can compare the rest.',
-        ['writable', n, 'symbols'],
-      );
-    }
     if (!isName(path, tracked)) {
       error('writable-glob', 'A writable file is named exactly, without wildcards.', at);
       return;
@@ -223,7 +218,9 @@ function resolveWritable(
       error('secret', `${shownPath(path)} is named like a file that holds a secret.`, at);
       return;
     }
-    writable.push({ path: parsed.path, symbols: null, exists: !isNew });
+    const symbols = resolveSymbols(entry, n, isNew, facts.outlines, remarks);
+    if (symbols === undefined) return;
+    writable.push({ path: parsed.path, symbols: symbols === null ? null : [...symbols], exists: !isNew });
   });
   return writable;
 }

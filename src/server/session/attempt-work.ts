@@ -6,6 +6,7 @@ import type { AgentEnd, AgentFact, RunAgent } from '../agent/port.ts';
 import type { InferenceEngine } from '../inference/port.ts';
 import { messageOf } from '../message-of.ts';
 import { SandboxFault } from '../sandbox/port.ts';
+import type { ScopeGuard } from '../scope/scope-guard.ts';
 import { within } from '../within.ts';
 import type { AttemptInference } from './attempt-inference.ts';
 import type { AttemptRecord } from './attempt-record.ts';
@@ -21,6 +22,7 @@ export interface AttemptWorkDeps {
   readonly inferenceFor: (state: SessionState, attempt: AttemptId) => Promise<AttemptInference>;
   readonly runAgent: RunAgent;
   readonly contractOf: (state: SessionState) => FrozenContract;
+  readonly scopeOf: (contract: FrozenContract) => ScopeGuard;
   readonly monotonic: () => number;
   readonly at: (point: string) => void;
 }
@@ -104,6 +106,7 @@ export class AttemptWork {
           }
         },
         sandbox: channel,
+        scope: this.#deps.scopeOf(contract),
         record: (fact) => this.#fact(fact),
         monotonic: this.#deps.monotonic,
       },

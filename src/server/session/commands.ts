@@ -1,4 +1,4 @@
-import type { CheckResult } from '../../protocol/contract.ts';
+import type { CheckResult, FileScope } from '../../protocol/contract.ts';
 import type {
   ArtefactRef,
   AttemptId,
@@ -128,6 +128,7 @@ export type CandidateCommand =
       readonly result: 'passed' | 'failed' | 'incomplete';
       readonly reasons: readonly string[];
       readonly checks: readonly CheckResult[];
+      readonly scope: readonly FileScope[];
     }
   | { readonly kind: 'decide'; readonly decision: Omit<DecisionView, 'at'> }
   | {

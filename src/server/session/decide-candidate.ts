@@ -31,8 +31,8 @@ export function decideCandidate(state: SessionState, command: CandidateCommand):
     case 'finish-verification': {
       const run = state.verifications.find((v) => v.run === command.run);
       if (run === undefined || run.state === 'done') return wrong('This verification is not under way.');
-      const { result, reasons, checks } = command;
-      return accept({ type: 'verification.done', data: { run: command.run, result, reasons, checks } });
+      const { result, reasons, checks, scope } = command;
+      return accept({ type: 'verification.done', data: { run: command.run, result, reasons, checks, scope } });
     }
     case 'decide':
       return decideDecision(state, command.decision);
@@ -149,6 +149,14 @@ function decideDecision(state: SessionState, decision: Omit<DecisionView, 'at'>)
       'NotVerified',
       'These bytes are being verified again.',
       'Wait for the end of that verification, then decide.',
+    );
+  }
+  const outside = run.scope.filter(({ outcome }) => outcome === 'outside').map(({ path }) => path);
+  if (outside.length > 0) {
+    return refuse(
+      'OutOfScope',
+      `This candidate changes what its contract does not let it change: ${outside.join(', ')}.`,
+      'Reject the candidate and say what must stay, or write a contract that lets more change.',
     );
   }
   const verdict = verdictOf(state, decision.candidate);

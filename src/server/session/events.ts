@@ -12,7 +12,7 @@ import type {
   Sha256,
   WallTime,
 } from '../../protocol/primitives.ts';
-import type { CheckResult, FrozenContract } from '../../protocol/contract.ts';
+import type { CheckResult, FileScope, FrozenContract } from '../../protocol/contract.ts';
 import type {
   ActivityItem,
   AttemptEngine,
@@ -235,6 +235,8 @@ export type SessionEvent =
         readonly result: 'passed' | 'failed' | 'incomplete';
         readonly reasons: readonly string[];
         readonly checks: readonly CheckResult[];
+        /** Of each file whose symbols the contract names. Absent: recorded before symbols could be named. */
+        readonly scope?: readonly FileScope[];
       };
     }
   | { readonly type: 'decision.recorded'; readonly data: Omit<DecisionView, 'at'> }

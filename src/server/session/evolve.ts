@@ -95,11 +95,20 @@ export function evolve(before: SessionState, event: RecordedEvent): SessionState
         state: 'running',
       }));
     case 'verification.done': {
-      const { run, result, reasons, checks } = event.data;
+      const { run, result, reasons, checks, scope = [] } = event.data;
       const found = state.verifications.find((v) => v.run === run);
       if (found === undefined) return state;
       const { candidate } = found;
-      const done = withVerification(state, run, () => ({ run, candidate, at, state: 'done', result, reasons, checks }));
+      const done = withVerification(state, run, () => ({
+        run,
+        candidate,
+        at,
+        state: 'done',
+        result,
+        reasons,
+        checks,
+        scope,
+      }));
       return reasons.includes(interrupted) ? withCandidate(done, candidate, (c) => ({ ...c, unverified: true })) : done;
     }
     case 'decision.recorded':

@@ -8,7 +8,7 @@ import type {
   Sha256,
   WallTime,
 } from '../../protocol/primitives.ts';
-import type { CheckResult } from '../../protocol/contract.ts';
+import type { CheckResult, FileScope } from '../../protocol/contract.ts';
 import type {
   ActivityItem,
   AttemptEngine,
@@ -134,6 +134,7 @@ export type VerificationState = {
       readonly result: 'passed' | 'failed' | 'incomplete';
       readonly reasons: readonly string[];
       readonly checks: readonly CheckResult[];
+      readonly scope: readonly FileScope[];
     }
 );
 

@@ -89,8 +89,8 @@ function verificationView(v: VerificationState): VerificationView {
   const { run, candidate, at, state } = v;
   const common = { runId: run, candidate, at, state };
   return v.state === 'done'
-    ? { ...common, result: v.result, reasons: [...v.reasons], checks: [...v.checks] }
-    : { ...common, result: null, reasons: [], checks: [] };
+    ? { ...common, result: v.result, reasons: [...v.reasons], checks: [...v.checks], scope: [...v.scope] }
+    : { ...common, result: null, reasons: [], checks: [], scope: [] };
 }
 
 /** The view of one candidate; undefined when the session has none with that digest. */

@@ -1,4 +1,11 @@
-import type { BaselineView, CheckResult, CommandEnd, FrozenCheck, TestSummary } from '../../protocol/contract.ts';
+import type {
+  BaselineView,
+  CheckResult,
+  CommandEnd,
+  FileScope,
+  FrozenCheck,
+  TestSummary,
+} from '../../protocol/contract.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import { readSummary } from './summary.ts';
 import { testRunnerOf } from './test-runner.ts';
@@ -159,12 +166,14 @@ export function judgeBaseline(
 }
 
 /**
- * The result of a verification. `passed` only when every declared check ran to its end and passed and every file was
- * read back unchanged; `incomplete` when something that had to be observed was not; else `failed`. Pure.
+ * The result of a verification. `passed` only when every declared check ran to its end and passed, every file was
+ * read back unchanged, and every file whose symbols are named stayed within them; `incomplete` when something that had to
+ * be observed was not; else `failed`. Pure.
  */
 export function judgeVerification(
   declared: readonly FrozenCheck[],
   run: RunFacts,
+  scope: readonly FileScope[],
 ): { readonly result: 'passed' | 'failed' | 'incomplete'; readonly reasons: readonly string[] } {
   const incomplete: string[] = runProblems(run);
   const failed: string[] = [];
@@ -177,6 +186,10 @@ export function judgeVerification(
     }
   }
   for (const path of run.changed ?? []) failed.push(`files-changed: ${path}`);
+  for (const { path, outcome, reason } of scope) {
+    if (outcome === 'outside') failed.push(`out-of-scope: ${path} (${reason ?? 'unknown'})`);
+    else if (outcome === 'not-checked') incomplete.push(`scope-not-checked: ${path}`);
+  }
   const reasons = [...failed, ...incomplete];
   // A check that did fail has failed, whatever else is missing.
   if (failed.length > 0) return { result: 'failed', reasons };

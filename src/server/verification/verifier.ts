@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import type { BaselineView, CheckResult, FrozenContract } from '../../protocol/contract.ts';
+import type { BaselineView, CheckResult, FileScope, FrozenContract } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import {
   RunId,
@@ -14,7 +14,10 @@ import { dependencyEnvironment, moduleFolders } from '../contract/contract-image
 import type { Logger } from '../log.ts';
 import type { ImageIdentity, PlacedFile, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger, RunPurpose } from '../sandbox/run-ledger.ts';
+import type { ScopeChecker } from '../scope/port.ts';
+import { scopeGuard, scopeOf } from '../scope/scope-guard.ts';
 import { containerName } from '../session/attempt-spec.ts';
+import type { Command } from '../session/commands.ts';
 import { freshId, type Sessions } from '../session/sessions.ts';
 import type { SlotEntry, Slots } from '../session/slots.ts';
 import { recordedVerificationOf, verificationTable } from '../session/recovery-table.ts';
@@ -29,6 +32,7 @@ import { verificationFiles } from './verification-files.ts';
 export interface VerifierDeps {
   readonly sessions: Sessions;
   readonly contracts: ContractBook;
+  readonly scope: ScopeChecker;
   readonly sandbox: SandboxService;
   readonly slots: Slots;
   readonly tasks: Tasks;
@@ -156,7 +160,8 @@ export class Verifier {
     const { runs, sessions, tasks } = this.#deps;
     for (const id of sessions.open()) {
       for (const { run, state } of sessions.get(id).verifications) {
-        if (state !== 'done' && !this.#active.has(run)) this.#finish(id, run, 'incomplete', [interrupted], []);
+        if (state !== 'done' && !this.#active.has(run))
+          this.#finish(id, run, { result: 'incomplete', reasons: [interrupted], checks: [], scope: [] });
       }
       this.verifyOwed(id);
     }
@@ -176,16 +181,20 @@ export class Verifier {
     /** One that a drain ended is the next Kernel's; one that a person ended is not begun again. */
     const ended = (): readonly string[] => (this.#ending.signal.aborted ? [interrupted] : []);
     let release: (() => void) | undefined;
+    let scope: readonly FileScope[] = [];
     try {
       const state = sessions.get(session);
       release = await slots.acquire({ what: 'verification', id: run, label: state.title }, signal);
       sessions.execute(session, { kind: 'start-verification', run });
       const { contract } = contracts.get(state.contractDigest, state.root);
       const snapshot = await contracts.snapshot(contract);
+      const candidateFiles = await this.#candidateFiles(state, contract, candidate, snapshot);
+      // First, and whatever comes of it the checks run: what they show is evidence, too.
+      scope = await this.#scope(contract, snapshot, candidateFiles);
       const files = verificationFiles({
         contract,
         snapshot,
-        candidate: await this.#candidateFiles(state, contract, candidate, snapshot),
+        candidate: candidateFiles,
         supplemental: await contracts.supplemental(contract),
       });
       const image: ImageIdentity = { ...state.binding.image, executorDigest: state.binding.executorDigest };
@@ -201,10 +210,12 @@ export class Verifier {
           progress: () => undefined,
         },
       );
-      const { result, reasons } = judgeVerification(contract.checks, facts);
-      this.#finish(session, run, result, [...(result === 'incomplete' ? ended() : []), ...reasons], facts.checks);
+      const { result, reasons } = judgeVerification(contract.checks, facts, scope);
+      const all = [...(result === 'incomplete' ? ended() : []), ...reasons];
+      this.#finish(session, run, { result, reasons: all, checks: facts.checks, scope });
     } catch (error) {
-      this.#finish(session, run, 'incomplete', [...ended(), EscrowError.is(error) ? error.code : 'internal'], []);
+      const reasons = [...ended(), EscrowError.is(error) ? error.code : 'internal'];
+      this.#finish(session, run, { result: 'incomplete', reasons, checks: [], scope });
       if (!EscrowError.is(error)) throw error;
     } finally {
       this.#active.delete(run);
@@ -215,11 +226,27 @@ export class Verifier {
   #finish(
     session: SessionId,
     run: RunId,
-    result: 'passed' | 'failed' | 'incomplete',
-    reasons: readonly string[],
-    checks: readonly CheckResult[],
+    found: Omit<Extract<Command, { kind: 'finish-verification' }>, 'kind' | 'run'>,
   ): void {
-    this.#deps.sessions.execute(session, { kind: 'finish-verification', run, result, reasons, checks });
+    this.#deps.sessions.execute(session, { kind: 'finish-verification', run, ...found });
+  }
+
+  /** The snapshot's bytes against the candidate's, of every file whose symbols the contract names. */
+  #scope(
+    contract: FrozenContract,
+    snapshot: readonly PlacedFile[],
+    candidate: readonly PlacedFile[],
+  ): Promise<readonly FileScope[]> {
+    const original = new Map(snapshot.map((file) => [file.path, file.bytes]));
+    const now = new Map(candidate.map((file) => [file.path, file]));
+    const guard = scopeGuard(contract, this.#deps.scope, ({ path }) => {
+      const bytes = original.get(path);
+      return bytes === undefined ? Promise.reject(new Error(`${path} is not in the snapshot`)) : Promise.resolve(bytes);
+    });
+    return scopeOf(contract, guard, (path) => {
+      const file = now.get(path);
+      return { bytes: file?.bytes ?? null, executable: ((file?.mode ?? 0) & 0o111) > 0 };
+    });
   }
 
   async #run(

@@ -2,6 +2,7 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { defaultSwitches } from '../../../src/server/agent/defaults.ts';
 import { linesWith, searchLimits } from '../../../src/server/agent/search.ts';
+import { unlimited } from '../../../src/server/scope/scope-guard.ts';
 import { createToolbox, type ToolOutcome } from '../../../src/server/agent/toolbox.ts';
 import type { FrozenContract } from '../../../src/protocol/contract.ts';
 import type { RelPath } from '../../../src/protocol/primitives.ts';
@@ -23,7 +24,7 @@ function toolbox(files: Files, parts: Parameters<typeof frozenContract>[0] = {},
     }),
     ...more,
   };
-  const tools = createToolbox(contract, defaultSwitches, sandbox);
+  const tools = createToolbox(contract, defaultSwitches, sandbox, unlimited);
   const find = (
     query: string,
     path: string | null = null,

@@ -10,6 +10,7 @@ import { checkContract, freezeContract } from '../../../src/server/contract/free
 import type { Frozen } from '../../../src/server/contract/freeze-contract.ts';
 import { gitRepository } from '../../fixtures/git-repository.ts';
 import type { GitRepository } from '../../fixtures/git-repository.ts';
+import { scope } from '../../fixtures/scope.ts';
 
 type Draft = Partial<z.input<typeof ContractSource>>;
 
@@ -43,14 +44,14 @@ describe('freezing a contract', () => {
       acceptance: [{ id: 'unit', argv: ['python3', '-m', 'unittest', 'tests.test_usage'] }],
       ...draft,
     });
-  const freeze = async (draft: Draft = {}): Promise<Frozen> => freezeContract(await write(draft));
+  const freeze = async (draft: Draft = {}): Promise<Frozen> => freezeContract(await write(draft), scope);
   /** `code: what the remark stands on` for each error. */
   async function errors(draft: Draft): Promise<string[]> {
     const file = await write(draft);
     const source = text(draft);
-    const { diagnostics } = await checkContract(file);
+    const { diagnostics } = await checkContract(file, scope);
     const found = diagnostics.filter((d) => d.severity === 'error');
-    const refusal = await freezeContract(file).then(
+    const refusal = await freezeContract(file, scope).then(
       () => null,
       (error: unknown) => error,
     );
@@ -109,9 +110,9 @@ describe('freezing a contract', () => {
     expect((await freeze()).digest).toBe(first);
     const moved = `${repo!.root}-moved`;
     await rename(repo!.root, moved);
-    expect((await freezeContract(path.join(moved, 'change.contract.jsonc'))).digest).toBe(first);
+    expect((await freezeContract(path.join(moved, 'change.contract.jsonc'), scope)).digest).toBe(first);
     await writeFile(path.join(moved, 'README.md'), '# Hello!\n');
-    expect((await freezeContract(path.join(moved, 'change.contract.jsonc'))).digest).not.toBe(first);
+    expect((await freezeContract(path.join(moved, 'change.contract.jsonc'), scope)).digest).not.toBe(first);
     await rename(moved, repo!.root);
   });
 
@@ -191,11 +192,6 @@ describe('freezing a contract', () => {
       'host-tool-path: ".devcontainer/devcontainer.json"',
     ],
     [
-      'symbols, which are not enforced yet',
-      { writable: [{ path: 'src/usage.py', symbols: ['f'] }] },
-      'symbols-not-supported: ["f"]',
-    ],
-    [
       'two checks with one id',
       {
         acceptance: [
@@ -261,7 +257,7 @@ describe('freezing a contract', () => {
 
   it('suggests the path that was meant', async () => {
     await start();
-    const { diagnostics } = await checkContract(await write({ readable: ['src/usgae.py'] }));
+    const { diagnostics } = await checkContract(await write({ readable: ['src/usgae.py'] }), scope);
     expect(diagnostics[0]?.message).toContain('Did you mean src/usage.py?');
   });
 
@@ -291,7 +287,7 @@ describe('freezing a contract', () => {
     await start({ 'certs/server.pem': 'x', '.env.local': 'x', '.env.example': 'TOKEN=' });
     await symlink('src/usage.py', path.join(repo!.root, 'linked.py'));
     await repo!.git('add', '-A');
-    const { diagnostics } = await checkContract(await write());
+    const { diagnostics } = await checkContract(await write(), scope);
     expect(diagnostics).toMatchObject([{ severity: 'warning', code: 'left-out' }]);
     for (const name of ['certs/server.pem (secret)', '.env.local (secret)', 'linked.py (link)']) {
       expect(diagnostics[0]?.message).toContain(name);
@@ -319,19 +315,19 @@ describe('freezing a contract', () => {
     await start();
     const file = await write();
     await rm(path.join(repo!.root, '.git'), { recursive: true });
-    const { root, diagnostics } = await checkContract(file);
+    const { root, diagnostics } = await checkContract(file, scope);
     expect(root).toBeNull();
     expect(diagnostics.map((d) => d.code)).toEqual(['not-a-repository']);
-    await expect(freezeContract(file)).rejects.toMatchObject({ code: 'NotAGitRepository' });
+    await expect(freezeContract(file, scope)).rejects.toMatchObject({ code: 'NotAGitRepository' });
   });
 
   it('says that a contract file cannot be read', async () => {
     await start();
-    await expect(freezeContract(path.join(repo!.root, 'no.contract.jsonc'))).rejects.toMatchObject({
+    await expect(freezeContract(path.join(repo!.root, 'no.contract.jsonc'), scope)).rejects.toMatchObject({
       code: 'NotFound',
     });
     execFileSync('mkfifo', [path.join(repo!.root, 'pipe.contract.jsonc')]);
-    await expect(freezeContract(path.join(repo!.root, 'pipe.contract.jsonc'))).rejects.toMatchObject({
+    await expect(freezeContract(path.join(repo!.root, 'pipe.contract.jsonc'), scope)).rejects.toMatchObject({
       code: 'NotFound',
     });
   });
@@ -339,7 +335,7 @@ describe('freezing a contract', () => {
   it('says that a contract file is not UTF-8', async () => {
     await start();
     const file = await repo!.write('wide.contract.jsonc', Buffer.from(`\uFEFF${text({})}`, 'utf16le'));
-    await expect(freezeContract(file)).rejects.toMatchObject({
+    await expect(freezeContract(file, scope)).rejects.toMatchObject({
       code: 'InvalidContract',
       next: 'Save it with the encoding UTF-8.',
     });
@@ -350,7 +346,7 @@ describe('freezing a contract', () => {
     const commit = (await repo!.git('rev-parse', 'HEAD')).trim();
     await repo!.git('update-index', '--add', '--cacheinfo', `160000,${commit},sub`);
     const file = await write({ writable: ['sub/new.py'] });
-    const { diagnostics } = await checkContract(file);
+    const { diagnostics } = await checkContract(file, scope);
     expect(diagnostics.map((d) => d.message)).toContain('sub/new.py lies in sub, which is another repository.');
   });
 
@@ -358,7 +354,7 @@ describe('freezing a contract', () => {
     await start();
     await rm(path.join(repo!.root, 'src/usage.py'));
     const file = await write({ snapshot: { include: ['src/usage.py'] }, writable: ['src/new.py'] });
-    const { diagnostics } = await checkContract(file);
+    const { diagnostics } = await checkContract(file, scope);
     expect(diagnostics.map((d) => d.code)).toContain('absent');
   });
 
@@ -366,7 +362,7 @@ describe('freezing a contract', () => {
     await start();
     const file = await write();
     const before = await repo!.git('status', '--porcelain');
-    const { diagnostics } = await checkContract(file, text({ writable: ['../x'] }));
+    const { diagnostics } = await checkContract(file, scope, text({ writable: ['../x'] }));
     expect(diagnostics.map((d) => d.code)).toEqual(['unsafe-path']);
     expect(await repo!.git('status', '--porcelain')).toBe(before);
   });
@@ -374,7 +370,7 @@ describe('freezing a contract', () => {
   it('counts in a text with a byte-order mark as editors do', async () => {
     await start();
     const file = await repo!.write('bom.contract.jsonc', `\uFEFF${text({ writable: ['../x'] })}`);
-    const { diagnostics } = await checkContract(file);
+    const { diagnostics } = await checkContract(file, scope);
     expect(
       text({ writable: ['../x'] })
         .slice(diagnostics[0]!.offset)
@@ -414,7 +410,7 @@ describe('freezing a contract', () => {
     const file = await write();
     // A changed file makes git want to look at its content.
     await writeFile(path.join(repo!.root, 'src/usage.py'), 'x = 3\n');
-    await freezeContract(file);
+    await freezeContract(file, scope);
     await expect(import('node:fs/promises').then((fs) => fs.readFile(marker, 'utf8'))).rejects.toMatchObject({
       code: 'ENOENT',
     });
@@ -428,7 +424,7 @@ describe('freezing a contract', () => {
     const other = await gitRepository({ 'secret.txt': 'x' });
     try {
       await repo!.git('config', 'core.worktree', other.root);
-      await expect(freezeContract(await write())).rejects.toMatchObject({ code: 'NotAGitRepository' });
+      await expect(freezeContract(await write(), scope)).rejects.toMatchObject({ code: 'NotAGitRepository' });
     } finally {
       await other.dispose();
     }
@@ -440,7 +436,7 @@ describe('freezing a contract', () => {
     const other = await gitRepository({ 'secret.txt': 'x' });
     process.env['GIT_DIR'] = path.join(other.root, '.git');
     try {
-      expect((await freezeContract(file)).contract.files.map((f) => f.path)).toContain('src/usage.py');
+      expect((await freezeContract(file, scope)).contract.files.map((f) => f.path)).toContain('src/usage.py');
     } finally {
       delete process.env['GIT_DIR'];
       await other.dispose();

@@ -10,6 +10,7 @@ import { freezeContract, type Frozen } from '../../../src/server/contract/freeze
 import { imageOf } from '../../../src/server/contract/image-parts.ts';
 import { baseReference } from '../../../src/server/sandbox/image.ts';
 import { imageRepository, type ImageRepository } from '../../fixtures/image-repository.ts';
+import { scope } from '../../fixtures/scope.ts';
 
 let repo: ImageRepository | undefined;
 afterEach(() => repo?.dispose());
@@ -28,7 +29,7 @@ async function freeze(
   fixture: 'small' | null = 'small',
 ): Promise<Frozen> {
   repo = await imageRepository(fixture, { ...files, ...more }, { ...contract, image });
-  return freezeContract(repo.contract);
+  return freezeContract(repo.contract, scope);
 }
 const codes = async (work: Promise<unknown>): Promise<readonly string[]> => {
   const error = (await work.then(
@@ -77,7 +78,7 @@ describe('packages of a contract', () => {
     const text = await readFile(lock, 'utf8');
     // The snapshot holds the file as well; here only the image part is looked at.
     await writeFile(lock, `${text}\n`);
-    const second = await freezeContract(path.join(first.root, 'task.contract.jsonc'));
+    const second = await freezeContract(path.join(first.root, 'task.contract.jsonc'), scope);
     expect(second.contract.imageDependencies?.python?.lock.sha256).not.toBe(
       first.contract.imageDependencies?.python?.lock.sha256,
     );
@@ -167,7 +168,7 @@ it.each([
     ...contract,
     acceptance: [{ id: 'c', argv: [...argv], baseline: 'fail' }],
   });
-  const frozen = await freezeContract(repo.contract);
+  const frozen = await freezeContract(repo.contract, scope);
   expect(languageOf(frozen.contract)).toBe(language);
   // Null: the default base, which has Python and Node.
   expect(baseReference({ base: null, language })).toBe(base);

@@ -8,8 +8,9 @@ import { knownKeys } from '../../../src/server/contract/parse-contract.ts';
 import { fieldHelp } from '../../../src/server/contract/field-help.ts';
 import { gitRepository } from '../../fixtures/git-repository.ts';
 import type { GitRepository } from '../../fixtures/git-repository.ts';
+import { scope } from '../../fixtures/scope.ts';
 
-const service = createLanguageService();
+const service = createLanguageService(scope);
 
 describe('language features of a contract', () => {
   let repo: GitRepository;

@@ -6,6 +6,7 @@ import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import type { RelPath, SessionId } from '../../../src/protocol/primitives.ts';
+import { unlimited } from '../../../src/server/scope/scope-guard.ts';
 import { AttemptDriver, type AttemptDriverDeps } from '../../../src/server/session/attempt-driver.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
 import type { AttemptState } from '../../../src/server/session/state.ts';
@@ -67,6 +68,7 @@ function kernel(folder: string, shaky: ShakySandbox, agent: Agent = finishes, id
       }),
     runAgent: agent,
     contractOf: () => ({}),
+    scopeOf: () => unlimited,
     specFor: (_: unknown, attempt: AttemptState) =>
       Promise.resolve({ name: 'escrow-attempt-x', owner: attempt.id, session: own, epoch: store.epoch, files: [file] }),
     candidateOf: (_: unknown, collected: readonly unknown[]) =>
@@ -170,6 +172,41 @@ describe('whatever the engine does', () => {
       );
     },
   );
+});
+
+describe('a container that ended by itself while the agent worked', () => {
+  it('for lack of memory is that, by name, with the word of each witness in the record', async () => {
+    const shaky = shakySandbox();
+    const bench = kernel(mkdtempSync(path.join(home, 'p-')), shaky, () => {
+      shaky.starve();
+      return new Promise(() => {});
+    });
+    expect(await toEnd(bench.driver.drive())).toBe(true);
+    judge(bench, shaky);
+    const { settled, settling } = bench.attempt();
+    expect(settled?.outcome).toMatchObject({ kind: 'resource', reason: 'oom_killed' });
+    expect(settling?.steps.find(({ step }) => step === 'stop')?.facts).toEqual({
+      exitCode: 137,
+      finishedAt: null,
+      oomKilled: false,
+      oomInside: 0,
+      oomHost: null,
+      oomEvents: 1,
+      oomEventsWhole: false,
+      endedByOom: true,
+    });
+  });
+
+  it('without such a word is lost', async () => {
+    const shaky = shakySandbox();
+    const bench = kernel(mkdtempSync(path.join(home, 'p-')), shaky, () => {
+      shaky.faults = ['vanish'];
+      void shaky.service.list();
+      return new Promise(() => {});
+    });
+    expect(await toEnd(bench.driver.drive())).toBe(true);
+    expect(bench.attempt().settled?.outcome.kind).toBe('lost');
+  });
 });
 
 describe('settlement that cannot be recorded', () => {

@@ -328,7 +328,7 @@ describe('verification and decision', () => {
     history.do(
       { kind: 'request-verification', run, candidate: ids.candidate },
       { kind: 'start-verification', run },
-      { kind: 'finish-verification', run, result, reasons: [], checks: [] },
+      { kind: 'finish-verification', run, result, reasons: [], checks: [], scope: [] },
     );
   const acceptance = {
     kind: 'decide',
@@ -368,6 +368,7 @@ describe('verification and decision', () => {
         result: 'incomplete',
         reasons: [interrupted],
         checks: [],
+        scope: [],
       });
     };
 
@@ -416,7 +417,7 @@ describe('verification and decision', () => {
     expect(again.ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
     again.do({ kind: 'start-verification', run: ids.run2 });
     expect(again.ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
-    again.do({ kind: 'finish-verification', run: ids.run2, result: 'passed', reasons: [], checks: [] });
+    again.do({ kind: 'finish-verification', run: ids.run2, result: 'passed', reasons: [], checks: [], scope: [] });
     expect(again.ask(acceptance).ok).toBe(true);
     expect(verified('passed').do(commands.close).ask(acceptance)).toMatchObject({ ok: false });
   });

@@ -197,7 +197,7 @@ describe('the judgement of a baseline', () => {
 describe('the judgement of a verification', () => {
   const fixed = result('new', ok, golden('unittest-passed'));
   it('passes when every declared check passed and every file was read back unchanged', () => {
-    expect(judgeVerification(both, run([fixed, passing]))).toEqual({ result: 'passed', reasons: [] });
+    expect(judgeVerification(both, run([fixed, passing]), [])).toEqual({ result: 'passed', reasons: [] });
   });
   it.each<[string, RunFacts, string, string[]]>([
     ['a failed check', run([failing, passing]), 'failed', ['new: exit-1']],
@@ -229,10 +229,10 @@ describe('the judgement of a verification', () => {
       ['new: exit-1', 'files-unread', 'old: not-run'],
     ],
   ])('does not pass with %s', (_, facts, verdict, reasons) => {
-    expect(judgeVerification(both, facts)).toEqual({ result: verdict, reasons });
+    expect(judgeVerification(both, facts, [])).toEqual({ result: verdict, reasons });
   });
   it('asks for supplemental checks too', () => {
-    expect(judgeVerification([...both, declared('hidden', null)], run([fixed, passing])).reasons).toEqual([
+    expect(judgeVerification([...both, declared('hidden', null)], run([fixed, passing]), []).reasons).toEqual([
       'hidden: not-run',
     ]);
   });

@@ -1,0 +1,70 @@
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import treeSitter from '@vscode/tree-sitter-wasm';
+import type { Language, Node } from '@vscode/tree-sitter-wasm';
+import { flatten, type FlatTree } from './flat-tree.ts';
+import { grammarFiles } from './grammar-files.ts';
+import type { ScopeLanguage } from './port.ts';
+
+/** A tree of the whole text, or the line of the first thing that no grammar rule fits. */
+export type Parsed = { readonly ok: true; readonly tree: FlatTree } | { readonly ok: false; readonly line: number };
+
+/** Parses without any bound of time: whoever calls it ends it. Throws when its memory is used up. */
+export type SyntaxParser = (language: ScopeLanguage, text: string) => Parsed;
+
+/** Of the web's globals only this is needed, and Node's types do not name it. */
+const { WebAssembly: wasm } = globalThis as unknown as {
+  readonly WebAssembly: { readonly Memory: new (pages: { initial: number; maximum: number }) => unknown };
+};
+const pageBytes = 65_536;
+/**
+ * Memory of the parser, MiB. The runtime begins with 32; half a MiB of nothing but parentheses took 174 (measured), which
+ * is the most that a text of that size was seen to take.
+ */
+const memoryMiB = { initial: 32, maximum: 384 } as const;
+
+/** Loads the runtime from a folder; each grammar when it is first asked for. */
+export async function loadParser(folder: string): Promise<(language: ScopeLanguage) => Promise<SyntaxParser>> {
+  const read = (name: string): Promise<Uint8Array> => readFile(path.join(folder, name));
+  const pages = (mib: number): number => (mib * 1_048_576) / pageBytes;
+  const module = {
+    wasmBinary: await read(grammarFiles.runtime),
+    // Its own default may grow to 2 GiB.
+    wasmMemory: new wasm.Memory({ initial: pages(memoryMiB.initial), maximum: pages(memoryMiB.maximum) }),
+    locateFile: (file: string) => path.join(folder, file),
+    // Whatever it has to say is in what it throws.
+    print: () => undefined,
+    printErr: () => undefined,
+  };
+  await treeSitter.Parser.init(module);
+  const parser = new treeSitter.Parser();
+  const languages = new Map<ScopeLanguage, Language>();
+  const parse: SyntaxParser = (name, text) => {
+    parser.setLanguage(languages.get(name) ?? null);
+    const tree = parser.parse(text);
+    if (tree === null) throw new Error(`no grammar for ${name}`);
+    try {
+      const { rootNode } = tree;
+      return rootNode.hasError
+        ? { ok: false, line: firstFault(rootNode).startPosition.row + 1 }
+        : { ok: true, tree: flatten(tree, text) };
+    } finally {
+      tree.delete();
+    }
+  };
+  return async (name) => {
+    if (!languages.has(name)) languages.set(name, await treeSitter.Language.load(await read(grammarFiles[name])));
+    return parse;
+  };
+}
+
+/** The first node, in the order of the text, that is a fault itself. */
+function firstFault(root: Node): Node {
+  let node = root;
+  for (;;) {
+    if (node.isError || node.isMissing) return node;
+    const next = node.children.find((child) => child !== null && (child.hasError || child.isMissing));
+    if (next === undefined || next === null) return node;
+    node = next;
+  }
+}
