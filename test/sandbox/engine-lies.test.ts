@@ -2,7 +2,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RelPath } from '../../src/protocol/primitives.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
-import { engineBetween, type Behaviour, type EngineBetween } from '../fixtures/bad-peers/engine-between.ts';
+import {
+  engineBetween,
+  type Behaviour,
+  type EngineBetween,
+  type Misdeed,
+} from '../fixtures/bad-peers/engine-between.ts';
 import {
   contradictsItself,
   execEndsWith,
@@ -33,9 +38,10 @@ interface Through {
 }
 
 /** A live sandbox whose engine is in between; everything of it is gone afterwards. */
-async function through(use: (parts: Through) => Promise<void>): Promise<void> {
+async function through(use: (parts: Through) => Promise<void>, behaviour?: Behaviour): Promise<void> {
   const engine = await engineBetween();
   try {
+    if (behaviour !== undefined) engine.behave(behaviour);
     const own = await sandboxBench({ engineHost: engine.address, homeId: bench.homeId, confirmMs: 1_500 });
     const spec = own.spec({
       files: [file('src/a.py', 'old\n')],
@@ -57,6 +63,29 @@ async function through(use: (parts: Through) => Promise<void>): Promise<void> {
 }
 
 const running = async (id: string): Promise<boolean | undefined> => (await bench.engine.inspect(id))?.running;
+
+describe('[52] an engine that tells no events, or wrong ones', () => {
+  const streams: Record<string, Misdeed> = {
+    'never answers': { kind: 'never-answer' },
+    refuses: { kind: 'answer', status: 500, body: { message: 'made up' } },
+    'answers something else': { kind: 'answer', status: 200, body: [{ Action: 'oom' }] },
+    'is over at once': { kind: 'answer', status: 200 },
+  };
+  it.each(Object.entries(streams))('holds up neither an attempt nor its end: one that %s', (_, misdeed) =>
+    through(
+      async ({ sandbox, bench: own }) => {
+        expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
+        sandbox.detach();
+        expect(await own.service.kill(sandbox.engineId)).toMatchObject({
+          kind: 'stopped',
+          oom: { events: null, eventsWhole: false, flag: false, ended: false },
+        });
+        expect(await own.service.remove(sandbox.engineId)).toEqual({ kind: 'absent' });
+      },
+      ({ path: where }) => (where === '/events' ? misdeed : undefined),
+    ),
+  );
+});
 
 describe.concurrent('[52] a stop', () => {
   it('[52=] is confirmed by an engine that tells the truth (control)', () =>

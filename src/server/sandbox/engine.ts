@@ -141,6 +141,17 @@ export class ContainerEngine {
     return SizedReply.parse(found).SizeRw;
   }
 
+  /**
+   * What the engine says happens to one container, as lines of JSON without end: from `since` on (seconds since the Unix
+   * epoch by its own clock), or from now on. The caller destroys it.
+   */
+  async events(id: string, since: number | null): Promise<Readable> {
+    const client = await this.#connection.client();
+    const filters: Docker.GetEventsOptions['filters'] = { type: ['container'], container: [id] };
+    const asked = client.getEvents({ filters, ...(since === null ? {} : { since }) });
+    return (await settled('events', asked, requestMs, (late) => (late as Readable).destroy())) as Readable;
+  }
+
   async kill(id: string): Promise<void> {
     const client = await this.#connection.client();
     await settled('kill', client.getContainer(id).kill({ signal: 'SIGKILL' }), requestMs);

@@ -6,7 +6,6 @@ import type { LimitReceipt } from '../../protocol/views.ts';
 import type { AuditChain, ChainSnapshot } from './audit-chain.ts';
 import { ExecutorRefusal, type Answer, type Channel, type RequestOptions, type RequestParameters } from './channel.ts';
 import { judgeCollection, type Gathered } from './collection.ts';
-import type { Monitor } from './monitor.ts';
 import {
   SandboxFault,
   type AuditPoint,
@@ -33,7 +32,8 @@ export interface LiveSandboxParts {
   /** What was placed, by hash. */
   readonly baseline: readonly FileEntry[];
   readonly limits: readonly LimitReceipt[];
-  readonly monitor: Monitor;
+  /** What is recorded of the container's use so far. */
+  readonly recording: () => MonitorRecording | null;
 }
 
 /** A container with its supervisor behind a channel. The policy is checked here first; the supervisor checks it again. */
@@ -143,7 +143,7 @@ export class LiveSandbox implements Sandbox {
       auditLog: null,
       executorHead: null,
     };
-    const { nonce, baseline, policy, chain, monitor } = this.#parts;
+    const { nonce, baseline, policy, chain, recording } = this.#parts;
     // The log is compared with what the Kernel knew when the log was read: a person may have looked at a file since.
     let known: ChainSnapshot | undefined;
     try {
@@ -169,7 +169,7 @@ export class LiveSandbox implements Sandbox {
         policy,
         chain: { ...(known ?? chain.snapshot()), broken: chain.broken },
       }),
-      monitor: recordingOf(monitor),
+      monitor: recording(),
     };
   }
 
@@ -277,10 +277,6 @@ const neverStarted: CommandResult = {
   durationMs: 0,
   peakMemory: null,
 };
-
-export function recordingOf(monitor: Monitor): MonitorRecording {
-  return { bytes: monitor.bytes(), peaks: monitor.peaks };
-}
 
 /** Whose fault a refusal is, in the words of the port. */
 export function faultOf(error: unknown): unknown {

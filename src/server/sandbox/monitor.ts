@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { ResourceSample } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
+import type { MonitorRecording } from './port.ts';
 import { fits } from '../../protocol/shape.ts';
 import { MemoryReading } from '../../protocol/views.ts';
 
@@ -17,6 +18,8 @@ export const MonitorRecord = z.discriminatedUnion('kind', [
     kind: z.literal('sample'),
     use: z.custom<ResourceSample>((value) => fits(ResourceSample, value)),
     host: MemoryReading.nullable(),
+    /** Shortages of memory that the engine has told of so far; null or absent where it does not tell. */
+    oomEvents: z.number().nullable().optional(),
   }),
   /** The bound was reached: what came after is not here. */
   z.strictObject({ kind: z.literal('full') }),
@@ -30,7 +33,10 @@ export interface UsePeaks {
   readonly memory: number | null;
   readonly pids: number | null;
   readonly cpuUs: number | null;
+  /** Of the control group. */
   readonly oomKills: number | null;
+  /** Of the engine's events. Absent in older records. */
+  readonly oomEvents?: number | null;
   readonly pidsRefused: number | null;
   /** Least free memory of this machine seen meanwhile. */
   readonly hostFree: number | null;
@@ -48,6 +54,7 @@ const noPeaks: UsePeaks = {
   pids: null,
   cpuUs: null,
   oomKills: null,
+  oomEvents: null,
   pidsRefused: null,
   hostFree: null,
   gpuFree: null,
@@ -74,7 +81,8 @@ export class Monitor {
     return this.#peaks;
   }
 
-  add(use: ResourceSample): void {
+  /** `oomEvents`: what the engine has told of so far. */
+  add(use: ResourceSample, oomEvents: number | null = null): void {
     const host = this.#host;
     this.#askHost();
     const now = this.#peaks;
@@ -86,12 +94,13 @@ export class Monitor {
       // Counters that only rise: the last value is the sum.
       cpuUs: highest(now.cpuUs, use.cpuUs),
       oomKills: highest(now.oomKills, use.oomKills),
+      oomEvents: highest(now.oomEvents ?? null, oomEvents),
       pidsRefused: highest(now.pidsRefused, use.pidsRefused),
       hostFree: least(now.hostFree, host?.hostFree ?? null),
       gpuFree: gpus.length === 0 ? now.gpuFree : least(now.gpuFree, Math.min(...gpus)),
     };
     if (this.#full) return;
-    const line = encode({ kind: 'sample', use, host });
+    const line = encode({ kind: 'sample', use, host, oomEvents });
     const last = encode({ kind: 'full' });
     if (this.#size + line.length + last.length > this.#bound) {
       this.#full = true;
@@ -102,6 +111,11 @@ export class Monitor {
   /** Everything recorded so far; at most the bound. */
   bytes(): Buffer {
     return Buffer.concat(this.#lines, this.#size);
+  }
+
+  /** Everything so far, and what it amounts to. */
+  recording(): MonitorRecording {
+    return { bytes: this.bytes(), peaks: this.#peaks };
   }
 
   #keep(line: Buffer): void {

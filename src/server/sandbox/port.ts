@@ -214,12 +214,32 @@ export interface ObservedContainer {
   readonly ours: boolean;
 }
 
+/**
+ * What each source says of processes of one container that were ended for lack of memory. Null: it does not tell, or
+ * could not be read. They need not agree: each is recorded as the word of its witness.
+ */
+export interface OomWord {
+  /** The control group's count, as the supervisor told it last. */
+  readonly inside: number | null;
+  /** The same count, as this machine read it last. */
+  readonly host: number | null;
+  /** Events of the engine; at least so many where they are not whole. */
+  readonly events: number | null;
+  /** Heard without a break, from the container's start to its end. */
+  readonly eventsWhole: boolean;
+  /** The engine's flag at the stop. */
+  readonly flag: boolean;
+  /** By these words a shortage ended the container itself. */
+  readonly ended: boolean;
+}
+
 export type StopObservation =
   | {
       readonly kind: 'stopped';
       readonly exitCode: number | null;
       readonly oomKilled: boolean;
       readonly finishedAt: string | null;
+      readonly oom: OomWord;
     }
   | { readonly kind: 'absent' }
   /** Acknowledged or not, it was not seen stopped. */
@@ -261,6 +281,8 @@ export interface SandboxService {
   reattach(spec: SandboxSpec, engineId: string, epoch: number, recorded: AuditPoint): Promise<Sandbox | null>;
   /** Fallback when the supervisor is silent: a fixed, bounded reader by exec. */
   collectByExec(spec: SandboxSpec, engineId: string, recorded: AuditPoint): Promise<Collection>;
+  /** What is recorded so far of the resources that a container used, as in a collection; null where nothing is. */
+  monitored(engineId: string): MonitorRecording | null;
   /** Reads out what is ours and that nothing is recorded of. Never throws. */
   salvage(engineId: string): Promise<Salvage>;
   /** Kills and confirms by inspection. Never throws. Refuses what does not carry our labels and identity. */

@@ -44,7 +44,7 @@ export class RunLedger {
   }
   stopped(run: string, seen: StopObservation): void {
     const row = this.#row(run);
-    if (!row.stopped) this.#append(run, { ...row, stopped: seen.kind !== 'unconfirmed' }, 'run.stop', { ...seen });
+    if (!row.stopped) this.#append(run, { ...row, stopped: seen.kind !== 'unconfirmed' }, 'run.stop', stopData(seen));
   }
   absent(run: string, seen: AbsenceObservation): void {
     const row = this.#row(run);
@@ -95,3 +95,6 @@ export class RunLedger {
     });
   }
 }
+
+const stopData = (seen: StopObservation): Json =>
+  seen.kind === 'stopped' ? { ...seen, oom: { ...seen.oom } } : { ...seen };

@@ -6,10 +6,11 @@ import { channelBounds, manifestDigest, Policy, replayAudit } from '../../protoc
 import { InsideReport } from '../../protocol/executor-answers.ts';
 import { digestOf, sha256 } from '../../protocol/hash.ts';
 import { withPoints } from '../crash-points.ts';
-import type { FileEntry } from '../../protocol/primitives.ts';
+import { unreachable, type FileEntry } from '../../protocol/primitives.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
 import { declaredMode, entriesOf, judgeCollection } from './collection.ts';
+import { ContainerWatches } from './container-watches.ts';
 import { ContainerEngine, type CreateOptions, type InspectedContainer } from './engine.ts';
 import { EngineFault } from './engine-fault.ts';
 import { chooseEngine, surroundingsHere } from './engine-choice.ts';
@@ -17,7 +18,7 @@ import { readByExec } from './exec-reader.ts';
 import { defaultImage, findBase, resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
 import { readBack } from './limits.ts';
-import { faultOf, LiveSandbox, recordingOf, tooLarge } from './live-sandbox.ts';
+import { faultOf, LiveSandbox, tooLarge } from './live-sandbox.ts';
 import {
   SandboxFault,
   type Collection,
@@ -27,7 +28,6 @@ import {
   type SandboxServiceOptions,
   type SandboxSpec,
 } from './port.ts';
-import { Monitor } from './monitor.ts';
 import { preflightOf } from './preflight.ts';
 import { asDockerSays, podmanClosesInput, podmanShape, seccompFile, sweepVolumes } from './podman.ts';
 import { createOptions, profileDigestOf, profileNamed, type SandboxProfile } from './profile.ts';
@@ -52,13 +52,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
   const keys = new Map<string, string>();
   /** Chains that this Kernel saw from their start. */
   const chains = new Map<string, AuditChain>();
-  /** What our containers used, by engine id: a second attachment goes on with the record of the first. */
-  const monitors = new Map<string, Monitor>();
-  const monitorOf = (engineId: string): Monitor => {
-    const monitor = monitors.get(engineId) ?? new Monitor(options.hostMemory ?? (async () => null));
-    monitors.set(engineId, monitor);
-    return monitor;
-  };
+  const watches = new ContainerWatches(engine, options.hostMemory ?? (async () => null));
 
   /** Engine ids of the names that this Kernel has attached to. */
   const ids = new Map<string, string>();
@@ -77,13 +71,16 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       key,
       chain,
       log: (level, text, data) => log(level, text, data),
-      onUse: (use) => monitorOf(engineId).add(use),
+      onUse: (use) => watches.sampled(engineId, use),
       ...(at === undefined ? {} : { at }),
     });
     const entry = { engineId, name, channel };
     ids.set(name, engineId);
     attached.add(entry);
-    void channel.ended.then(() => attached.delete(entry));
+    void channel.ended.then((end) => {
+      watches.channelEnded(engineId, end);
+      attached.delete(entry);
+    });
     return channel;
   };
   /** On Docker 20.10 an attachment that is not read blocks even a kill: ours are gone before. */
@@ -97,7 +94,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     for (const [name, id] of ids) if (id === engineId) ids.delete(name);
     for (const key of keys.keys()) if (key.startsWith(`${engineId} `)) keys.delete(key);
     chains.delete(engineId);
-    monitors.delete(engineId);
+    watches.forget(engineId);
   };
 
   /** CPUs of the engine's machine: asked once, and again after a container could not be made. */
@@ -161,6 +158,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           ),
         );
         await onFact({ kind: 'created', engineId });
+        await watches.begin(engineId);
         const chain = new AuditChain(nonce, true);
         const channel = await attach(engineId, spec.name, nonce, spec.epoch, chain);
         try {
@@ -178,6 +176,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           const inspected = await steps.next(looking);
           if (inspected === undefined) throw new SandboxFault('engine', 'the container is gone');
           checkImage(inspected, spec);
+          await watches.found(inspected);
           const outside = (await engine().flavour()) === 'podman' ? await asDockerSays(inspected, profile) : inspected;
           const probe = await steps.next(probing);
           const limits = readBack(profile, cpus, InsideReport.parse(JSON.parse(probe.bytes.toString('utf8'))), outside);
@@ -201,7 +200,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline,
             limits,
-            monitor: monitorOf(engineId),
+            recording: () => watches.recording(engineId),
           });
         } catch (error) {
           channel.close();
@@ -223,6 +222,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         const known = chains.get(found.id);
         const chain = known ?? new AuditChain(nonce, false);
         chains.set(found.id, chain);
+        await watches.found(found);
         const channel = await attach(found.id, found.name, nonce, epoch, chain);
         try {
           const welcome = await channel.hello(true);
@@ -244,7 +244,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline: entriesOf(spec.files),
             limits: [],
-            monitor: monitorOf(found.id),
+            recording: () => watches.recording(found.id),
           });
         } catch (error) {
           channel.close();
@@ -290,9 +290,10 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         }
       }
       const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: entriesOf(spec.files), policy, chain });
-      const monitor = monitors.get(engineId);
-      return { ...judged, monitor: monitor === undefined ? null : recordingOf(monitor) };
+      return { ...judged, monitor: watches.recording(engineId) };
     },
+
+    monitored: (engineId) => watches.recording(engineId),
 
     async salvage(engineId) {
       const nothing = (fault: string) => ({ files: [], auditLog: null, fault });
@@ -309,7 +310,22 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
     async kill(engineIdOrName) {
       if (connection instanceof EngineFault) return { kind: 'unconfirmed', reason: connection.message };
       detachAll(engineIdOrName);
-      return killAndConfirm(connection, options.homeId, engineIdOrName, options.confirmMs);
+      let id = '';
+      const seen = await killAndConfirm(connection, options.homeId, engineIdOrName, options.confirmMs, (before) => {
+        id = before.id;
+        return watches.beforeKill(before);
+      });
+      switch (seen.kind) {
+        case 'stopped':
+          return { ...seen, oom: await watches.word(id, seen.oomKilled) };
+        case 'absent':
+          forget(engineIdOrName);
+          return seen;
+        case 'unconfirmed':
+          return seen;
+        default:
+          return unreachable(seen, 'stop');
+      }
     },
 
     async remove(engineIdOrName) {

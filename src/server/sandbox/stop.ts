@@ -4,24 +4,31 @@ import { EngineFault } from './engine-fault.ts';
 import { isOurs } from './labels.ts';
 import type { AbsenceObservation, StopObservation } from './port.ts';
 
+/** A stop as the engine alone tells it. */
+export type StopSeen =
+  Omit<Extract<StopObservation, { kind: 'stopped' }>, 'oom'> | Exclude<StopObservation, { kind: 'stopped' }>;
+
 /** Kill and wait take 90 ms (facts/feasibility); an engine that needs longer than this is not answering truly. */
 export const confirmPatienceMs = 10_000;
 const againMs = 100;
 
 /**
  * Kills (no stop: a paused container would be thawed and run its handlers) and looks until it is seen stopped: not
- * running, no process, a final state. The engine's acknowledgement alone is not believed. Never throws.
+ * running, no process, a final state. The engine's acknowledgement alone is not believed. `found` is told what was there before. Never
+ * throws.
  */
 export async function killAndConfirm(
   engine: ContainerEngine,
   homeId: string,
   idOrName: string,
   patienceMs: number = confirmPatienceMs,
-): Promise<StopObservation> {
+  found: (before: InspectedContainer) => Promise<void> = async () => undefined,
+): Promise<StopSeen> {
   try {
     const before = await engine.inspect(idOrName);
     if (before === undefined) return { kind: 'absent' };
     if (!isOurs(before.labels, homeId)) return { kind: 'unconfirmed', reason: 'not ours: it was not touched' };
+    await found(before);
     if (isStopped(before)) return stopped(before);
     const deadline = performance.now() + patienceMs;
     try {
@@ -42,7 +49,7 @@ async function lookUntilStopped(
   id: string,
   deadline: number,
   refusal?: unknown,
-): Promise<StopObservation> {
+): Promise<StopSeen> {
   for (;;) {
     const now = await engine.inspect(id);
     if (now === undefined) return { kind: 'absent' };
@@ -93,7 +100,7 @@ function isStopped(container: InspectedContainer): boolean {
   return !container.running && container.pid === 0 && final;
 }
 
-function stopped(container: InspectedContainer): StopObservation {
+function stopped(container: InspectedContainer): StopSeen {
   const started = container.state !== 'created';
   return {
     kind: 'stopped',

@@ -3,7 +3,7 @@ import type { ArtefactRef, AttemptId, RelPath, SessionId } from '../../protocol/
 import { unreachable } from '../../protocol/primitives.ts';
 import type { AgentFact } from '../agent/port.ts';
 import type { Logger } from '../log.ts';
-import type { Collection } from '../sandbox/port.ts';
+import type { Collection, MonitorRecording } from '../sandbox/port.ts';
 import type { ArtefactStore } from '../store/port.ts';
 import type { CollectionRecord } from './events.ts';
 import type { AttemptCommand } from './commands.ts';
@@ -88,7 +88,7 @@ export class AttemptRecord {
     }
     this.#deps.at('files-durable');
     const auditLog = collection.auditLog === null ? null : await this.#keep(collection.auditLog);
-    const monitor = await this.#monitor(collection);
+    const monitor = await this.#monitor(collection.monitor ?? null);
     return {
       state: collection.state,
       reason: collection.reason,
@@ -104,9 +104,14 @@ export class AttemptRecord {
     };
   }
 
+  /** Nothing was read out; what the sandbox had used is known all the same. Throws EscrowError StorageUnwritable. */
+  async noCollection(reason: string, monitor: MonitorRecording | null): Promise<CollectionRecord> {
+    return { ...nothingCollected(reason), monitor: await this.#monitor(monitor) };
+  }
+
   /** Null where there is none, or where it finds no room any more: the bytes and their audit come first. */
-  async #monitor({ monitor }: Collection): Promise<NonNullable<CollectionRecord['monitor']> | null> {
-    if (monitor === undefined || monitor === null) return null;
+  async #monitor(monitor: MonitorRecording | null): Promise<NonNullable<CollectionRecord['monitor']> | null> {
+    if (monitor === null) return null;
     try {
       return { ref: await this.#keep(monitor.bytes), peaks: monitor.peaks };
     } catch (error) {

@@ -6,6 +6,7 @@ import { messageOf } from '../message-of.ts';
 import type {
   AbsenceObservation,
   Collection,
+  MonitorRecording,
   ObservedContainer,
   ProvisionFact,
   Sandbox,
@@ -181,6 +182,12 @@ export class AttemptSandbox {
       this.#deps.log('warn', 'fallback collection failed', { attempt, error: messageOf(error) });
       return undefined;
     }
+  }
+
+  /** What was recorded of the container's use while this Kernel was attached; null where nothing was. */
+  monitored(): MonitorRecording | null {
+    const engineId = this.#record.state.container?.engineId ?? null;
+    return engineId === null ? null : this.#deps.sandbox.monitored(engineId);
   }
 
   /** Ends this process's attachment; the container is not touched. */

@@ -46,7 +46,7 @@ export function outcomeOf(attempt: AttemptIn<SettlingPhase>, changed: boolean): 
   const gone = worked && (collection === null || collection.state === 'none') && forcedKind !== 'cancelled';
   if (gone) {
     const stop = settling.steps.find((step) => step.step === 'stop');
-    if (stop?.facts['oomKilled'] === true) return outcome('resource', 'oom_killed', collection?.reason ?? '');
+    if (stop?.facts['endedByOom'] === true) return outcome('resource', 'oom_killed', collection?.reason ?? '');
     // The channel's end alone is no fault of the engine: the container and its memory went.
     if (end?.kind !== 'infrastructure' || end.code.startsWith('channel_')) {
       // What had ended the work, as far as it is known: a full disk, mostly.

@@ -2,8 +2,8 @@ import type { FrozenContract } from '../../protocol/contract.ts';
 import type { CandidateDigest, RelPath } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { CandidateFile, SettlementStep } from '../../protocol/views.ts';
-import type { Collection } from '../sandbox/port.ts';
-import { nothingCollected, type AttemptRecord } from './attempt-record.ts';
+import type { Collection, OomWord } from '../sandbox/port.ts';
+import type { AttemptRecord } from './attempt-record.ts';
 import type { AttemptSandbox } from './attempt-sandbox.ts';
 import type { AttemptWork } from './attempt-work.ts';
 import type { CollectionRecord } from './events.ts';
@@ -84,7 +84,10 @@ export class Settlement {
     this.#deps.at('collected-in-memory');
     this.#record.write({
       kind: 'collected',
-      collection: collection === undefined ? nothingCollected(reason) : await this.#record.collection(collection),
+      collection:
+        collection === undefined
+          ? await this.#record.noCollection(reason, this.#sandbox.monitored())
+          : await this.#record.collection(collection),
     });
   }
 
@@ -99,8 +102,8 @@ export class Settlement {
     this.#deps.at('killed');
     switch (seen.kind) {
       case 'stopped': {
-        const { exitCode, oomKilled, finishedAt } = seen;
-        this.#step('stop', true, { exitCode, oomKilled, finishedAt });
+        const { exitCode, oomKilled, finishedAt, oom } = seen;
+        this.#step('stop', true, { exitCode, finishedAt, oomKilled, ...oomFacts(oom) });
         return;
       }
       case 'absent':
@@ -174,6 +177,15 @@ export class Settlement {
     this.#record.write({ kind: 'pend', waitingFor: reason });
   }
 }
+
+/** The word of each witness by its name: the supervisor, this machine, the engine. Null is "does not tell". */
+const oomFacts = ({ inside, host, events, eventsWhole, ended }: OomWord): SettlementStep['facts'] => ({
+  oomInside: inside,
+  oomHost: host,
+  oomEvents: events,
+  oomEventsWhole: eventsWhole,
+  endedByOom: ended,
+});
 
 /** What a person reads of an observation that is missing. */
 const waitingFor = (engine: EngineState, fault: string): string =>

@@ -13,7 +13,6 @@ import type { RelPath } from '../../../src/protocol/primitives.ts';
 import { AuditChain } from '../../../src/server/sandbox/audit-chain.ts';
 import { Channel } from '../../../src/server/sandbox/channel.ts';
 import { LiveSandbox } from '../../../src/server/sandbox/live-sandbox.ts';
-import { Monitor } from '../../../src/server/sandbox/monitor.ts';
 
 const nonce = 'a'.repeat(32);
 const path = 'a.py' as RelPath;
@@ -103,7 +102,7 @@ async function sandboxOver(supervisor: Supervisor): Promise<LiveSandbox> {
     policy: { readable: [path], writable: [], scratch: [], commands: [] },
     baseline: [file],
     limits: [],
-    monitor: new Monitor(async () => null),
+    recording: () => null,
   });
 }
 

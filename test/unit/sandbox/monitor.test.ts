@@ -32,7 +32,10 @@ describe('a monitor', () => {
     const readings = [host, { ...host, hostFree: 30, gpus: [gpu, { ...gpu, free: 2 }] }, host];
     const monitor = new Monitor(async () => readings.shift() ?? null);
     for (const [index, memory] of [20, 90, 40].entries()) {
-      monitor.add(use({ memoryPeak: memory, cpuUs: index * 100, oomKills: index, pidsHighest: 7 - index }));
+      monitor.add(
+        use({ memoryPeak: memory, cpuUs: index * 100, oomKills: index, pidsHighest: 7 - index }),
+        index === 0 ? null : 3,
+      );
       // The host is asked beside each sample; its answer rides with the next one.
       await Promise.resolve();
       await Promise.resolve();
@@ -47,6 +50,7 @@ describe('a monitor', () => {
       pids: 7,
       cpuUs: 200,
       oomKills: 2,
+      oomEvents: 3,
       pidsRefused: 0,
       hostFree: 30,
       gpuFree: 2,
