@@ -4,10 +4,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { findOrStartKernel } from '../../src/client/find-kernel.ts';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
 import type { SessionView } from '../../src/protocol/views.ts';
+import { defaultBase } from '../../src/server/sandbox/image.ts';
 import { callLine, peerModel, startOllamaPeer, streaming, line } from '../fixtures/bad-peers/ollama-peer.ts';
+import { docker } from '../fixtures/docker.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
 import {
   prepareContract,
@@ -29,7 +32,7 @@ import {
 } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
-import { docker, hostPids, supervisorOf } from '../fixtures/strike.ts';
+import { hostPids, supervisorOf } from '../fixtures/strike.ts';
 
 let bundles: OwnBundles;
 let repo: ExampleRepo;
@@ -206,7 +209,8 @@ describe('the container', () => {
       'escrow.session': view.id,
     };
     const flags = Object.entries(labels).flatMap(([key, value]) => ['--label', `${key}=${value}`]);
-    const stray = await docker('run', '-d', '--network=none', ...flags, 'escrow-base:trixie', 'sleep', '600');
+    const base = (await defaultBase(engineHere())) ?? '';
+    const stray = await docker('run', '-d', '--network=none', ...flags, base, 'sleep', '600');
     try {
       await kernel.kernel.call('kernel/probe', {});
       await eventually(
