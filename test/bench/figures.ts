@@ -11,6 +11,8 @@ export interface Figure {
 
 export interface Suite {
   readonly name: string;
+  /** What the process that measures has to be started with. */
+  readonly nodeFlags?: readonly string[];
   /** Progress goes to `say`. */
   run(say: (line: string) => void): Promise<readonly Figure[]>;
 }

@@ -1,4 +1,6 @@
 // npm run bench -- SUITE [--json]: measures and prints. With --json the last line is {"suite", "figures"}.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { bundle, bundleNames, copyAssets } from '../../scripts/lib/bundle.ts';
 import { setUp } from '../../scripts/lib/set-up.ts';
@@ -21,6 +23,13 @@ async function main(): Promise<void> {
   if (suite === undefined || positionals.length !== 1) {
     process.stderr.write(`error: name one suite\n→ There are: ${suites.map((each) => each.name).join(', ')}\n`);
     process.exitCode = 2;
+    return;
+  }
+  const missing = (suite.nodeFlags ?? []).filter((flag) => !process.execArgv.includes(flag));
+  if (missing.length > 0) {
+    const child = spawn(process.execPath, [...missing, ...process.argv.slice(1)], { stdio: 'inherit' });
+    const [code] = await once(child, 'exit');
+    process.exitCode = typeof code === 'number' ? code : 1;
     return;
   }
   await setUp(createUi(values.yes === true), { engine: true, workbench: false });
