@@ -510,6 +510,10 @@ export const KernelStatus = z.strictObject({
   pending: z.array(z.strictObject({ session: SessionId, attempt: AttemptId, waitingFor: z.string() })),
   /** Containers that carry our labels but that the record does not know. */
   strays: z.array(z.strictObject({ name: z.string(), engineId: z.string() })),
+  /** Such containers that were read out and removed, newest last, at most 20. `fault`: why that may not be all. */
+  salvaged: z.array(
+    z.strictObject({ name: z.string(), at: WallTime, files: z.number().int(), fault: z.string().nullable() }),
+  ),
   containers: z.number().int().nullable(),
 });
 export type KernelStatus = z.infer<typeof KernelStatus>;

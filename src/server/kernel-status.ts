@@ -5,6 +5,7 @@ import type { HealthWatch } from './health.ts';
 import type { ConnectedClient } from './rpc/port.ts';
 import type { SandboxService } from './sandbox/port.ts';
 import type { RunLedger } from './sandbox/run-ledger.ts';
+import { salvagedContainers } from './session/salvaged.ts';
 import type { Sessions } from './session/sessions.ts';
 import type { Slots } from './session/slots.ts';
 import { openAttempt } from './session/state.ts';
@@ -25,6 +26,8 @@ export interface KernelStatusDeps {
   readonly runs: RunLedger;
   readonly slots: Slots;
 }
+
+const mostSalvaged = 20;
 
 /** What the Kernel says of itself now. Containers are looked up each time; null where the engine does not answer. */
 export async function kernelStatus(deps: KernelStatusDeps): Promise<KernelStatus> {
@@ -60,6 +63,9 @@ export async function kernelStatus(deps: KernelStatusDeps): Promise<KernelStatus
     strays: (ours ?? [])
       .filter((c) => c.owner === null || !known.has(c.owner))
       .map(({ name, engineId }) => ({ name, engineId })),
+    salvaged: salvagedContainers(store)
+      .slice(-mostSalvaged)
+      .map(({ name, at, files, fault }) => ({ name, at, files: files.length, fault })),
     containers: ours === null ? null : ours.length,
   };
 }

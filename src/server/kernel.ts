@@ -189,7 +189,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     });
   };
 
-  const leftovers = new Leftovers({ sandbox, sessions, runs, store, log });
+  const leftovers = new Leftovers({ sandbox, sessions, runs, store, monotonic, log });
   const desk = new SessionDesk({
     sessions,
     contracts,

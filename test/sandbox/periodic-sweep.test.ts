@@ -53,7 +53,7 @@ it('a container that appears while the Kernel runs is found by the sweep of ever
 
   const stopped = Promise.withResolvers<void>();
   store.onAppended((events) => {
-    if (events.some(({ type }) => type === 'container.stopped')) stopped.resolve();
+    if (events.some(({ type }) => type === 'container.swept')) stopped.resolve();
   });
   vi.advanceTimersByTime(fiveMinutes);
   await stopped.promise;
@@ -63,7 +63,7 @@ it('a container that appears while the Kernel runs is found by the sweep of ever
       type: 'container.salvaged',
       data: { name, engineId, files: [{ path: 'src/a.py', sha256: sha256('new\n'), size: 4 }] },
     },
-    { type: 'container.stopped', data: { name, engineId, stop: 'stopped' } },
+    { type: 'container.swept', data: { name, engineId, stop: 'stopped', absence: 'absent' } },
   ]);
-  expect((await bench.engine.inspect(engineId))?.running).toBe(false);
+  expect(await bench.engine.inspect(engineId)).toBeUndefined();
 });

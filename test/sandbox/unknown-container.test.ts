@@ -1,5 +1,5 @@
 // A real Kernel and a container that carries its home's labels and that nothing is recorded of, as after a backup was put
-// back: what was written in it is read out and kept, then it is stopped, and it stays listed.
+// back: what was written in it is read out and kept, then it is stopped and removed.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
@@ -32,7 +32,7 @@ const read = async (hash: string): Promise<string> => {
 };
 
 describe('a container that no record knows', () => {
-  it('is read out, then stopped, and stays listed', async () => {
+  it('is read out, then stopped and removed; what is kept of it is listed', async () => {
     const sandbox = await bench.provision({
       session: 'ses_0123456789abcdef0123',
       files: [file('src/a.py', 'old\n'), file('src/b.py', 'untouched\n')],
@@ -46,9 +46,9 @@ describe('a container that no record knows', () => {
     sandbox.detach();
     expect(await strays()).toEqual([sandbox.engineId]);
     await kernel.kernel.call('kernel/probe', {});
-    await eventually('it is stopped', async () => (await bench.engine.inspect(sandbox.engineId))?.state === 'exited');
     await eventually('that is on record', async () => (await events(sandbox.name)).length === 2);
-    const [salvaged, stopped] = await events(sandbox.name);
+    expect(await bench.engine.inspect(sandbox.engineId)).toBeUndefined();
+    const [salvaged, swept] = await events(sandbox.name);
     expect(salvaged).toMatchObject({
       type: 'container.salvaged',
       data: {
@@ -57,16 +57,16 @@ describe('a container that no record knows', () => {
         files: [{ path: 'src/a.py', mode: 0o644, sha256: sha256('new\n'), size: 4 }],
       },
     });
-    expect(stopped).toMatchObject({ type: 'container.stopped', data: { stop: 'stopped' } });
+    expect(swept).toMatchObject({ type: 'container.swept', data: { stop: 'stopped', absence: 'absent' } });
     expect(await read(sha256('new\n'))).toBe('new\n');
     expect(await read((salvaged!.data['auditLog'] as { sha256: string }).sha256)).toContain('"op":"write"');
-    expect(await strays()).toEqual([sandbox.engineId]);
-    // Once: a stopped one has nothing more to give.
-    await kernel.kernel.call('kernel/probe', {});
-    expect(await events(sandbox.name)).toHaveLength(2);
+    expect(await strays()).toEqual([]);
+    expect((await kernel.kernel.call('kernel/status', {})).salvaged).toEqual([
+      { name: sandbox.name, at: expect.any(Number), files: 1, fault: null },
+    ]);
   });
 
-  it('that can’t be read out is left as it is, and stays listed (control)', async () => {
+  it('that can’t be read out is left as it is at first, and listed (control)', async () => {
     const name = `escrow-attempt-unknown-${bench.homeId.slice(-8)}`;
     const id = await bench.engine.create({
       name,

@@ -9,6 +9,7 @@ import { exitCodes, UsageError } from '../exit-code.ts';
 import { healthLines, time, type Lines } from '../format.ts';
 import type { KernelAccess, KernelLink } from '../kernel-access.ts';
 import { styled, type Output } from '../output.ts';
+import { visibleLine } from '../visible.ts';
 
 /** What `kernel status` and `doctor` show of the Kernel itself. */
 export function statusLines(status: KernelStatus): Lines {
@@ -26,6 +27,9 @@ export function statusLines(status: KernelStatus): Lines {
     ]),
     ...status.strays.map((item) => [
       `stray       container ${item.name} carries Escrow's labels but no record knows it`,
+    ]),
+    ...status.salvaged.map(({ name, at, files, fault }) => [
+      `salvaged    container ${name}, ${time(at)}: ${files} files kept${fault === null ? '' : `, not all: ${visibleLine(fault)}`}`,
     ]),
   ];
 }

@@ -224,7 +224,9 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
         id: 'health/strays',
         label: t('Containers the record does not know'),
         description: String(status.strays.length),
-        tooltip: t('They carry the label of Escrow and are reported, not touched.'),
+        tooltip: t(
+          'They carry the label of Escrow. What was written in them is read out and kept; then they are removed.',
+        ),
         icon: { id: 'warning', tone: 'warning' },
         children: status.strays.map((stray) =>
           node({

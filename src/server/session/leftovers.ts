@@ -1,17 +1,32 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import { SessionId, type AttemptId } from '../../protocol/primitives.ts';
 import type { Logger } from '../log.ts';
-import type { ObservedContainer, SandboxService } from '../sandbox/port.ts';
+import type { ObservedContainer, Salvage, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger } from '../sandbox/run-ledger.ts';
 import { machineStream, type Json, type Store } from '../store/port.ts';
 import { engineStateOf, recordedStateOf, recoveryTable, type RecordedState } from './recovery-table.ts';
+import { salvagedContainers } from './salvaged.ts';
 import type { Sessions } from './sessions.ts';
+
+/** A reader or an engine that fails once may not fail twice; an hour later nothing new is to be learned. */
+const patientTries = 3;
+const betweenTriesMs = 60_000;
+
+/** As it is recorded. */
+type StoredBytes = Readonly<{ sha256: string; size: number }>;
+interface Kept {
+  readonly kept: readonly Readonly<{ path: string; mode: number; sha256: string; size: number }>[];
+  readonly auditLog: StoredBytes | null;
+  /** What found no room. */
+  readonly lost: readonly string[];
+}
 
 export interface LeftoversDeps {
   readonly sandbox: SandboxService;
   readonly sessions: Sessions;
   readonly runs: RunLedger;
   readonly store: Store;
+  readonly monotonic: () => number;
   readonly log: Logger;
 }
 
@@ -22,14 +37,16 @@ export interface LeftoversDeps {
 export class Leftovers {
   readonly #deps: LeftoversDeps;
   #sweeping: Promise<void> | undefined;
+  /** Of containers that could not be read out whole yet, by engine id. */
+  readonly #tries = new Map<string, { readonly count: number; readonly at: number }>();
 
   constructor(deps: LeftoversDeps) {
     this.#deps = deps;
   }
 
   /**
-   * Stops and removes what the record says is over; reads out and stops what no record knows. Both are recorded. An engine
-   * without an answer changes nothing.
+   * Stops and removes what the record says is over, and what no record knows once it was read out as far as it can be.
+   * Both are recorded. An engine without an answer changes nothing.
    */
   async sweep(): Promise<void> {
     this.#sweeping ??= this.#sweep().finally(() => {
@@ -61,6 +78,9 @@ export class Leftovers {
     } catch {
       return;
     }
+    for (const engineId of this.#tries.keys()) {
+      if (!listed.some((c) => c.engineId === engineId)) this.#tries.delete(engineId);
+    }
     for (const container of listed.filter((c) => c.ours)) {
       const recorded = this.#recorded(container);
       if (recorded === undefined) continue;
@@ -88,32 +108,56 @@ export class Leftovers {
     this.#record('container.swept', data);
   }
 
-  /** Its bytes are durable and on record before it is stopped; what can't be read whole goes on holding them. */
+  /** Its bytes are durable and on record before it is stopped; what can't be read whole is given a few tries before. */
   async #salvage(container: ObservedContainer): Promise<void> {
-    const { sandbox, store, log } = this.#deps;
+    const { sandbox, log, monotonic } = this.#deps;
     const { name, engineId, owner, session, purpose } = container;
-    const { files, auditLog, fault } = await sandbox.salvage(engineId);
-    if (fault !== null) {
-      log('warn', 'a container that no record knows could not be read out: it is left as it is', { name, fault });
-      return;
-    }
-    const keep = (bytes: Uint8Array) => store.artefacts.put(bytes, `container:${name}`);
+    const before = this.#tries.get(engineId) ?? { count: 0, at: -Infinity };
+    if (monotonic() - before.at < betweenTriesMs) return;
+    const tries = before.count + 1;
+    const read = await sandbox.salvage(engineId);
+    this.#tries.set(engineId, { count: tries, at: monotonic() });
     try {
-      const kept: { path: string; mode: number; sha256: string; size: number }[] = [];
-      for (const { path, mode, bytes } of files) kept.push({ path, mode, ...(await keep(bytes)) });
-      const audit = auditLog === null ? null : { ...(await keep(auditLog)) };
-      this.#record('container.salvaged', { name, engineId, owner, session, purpose, files: kept, auditLog: audit });
+      const { kept, auditLog, lost } = await this.#keep(name, read);
+      const fault = read.fault ?? (lost.length > 0 ? 'no room' : null);
+      if (fault !== null && tries < patientTries) {
+        log('warn', 'a container that no record knows could not be read out: it is tried again', {
+          name,
+          fault,
+          tries,
+        });
+        return;
+      }
+      const what = { name, engineId, owner, session, purpose, fault, tries };
+      this.#record('container.salvaged', { ...what, files: kept, lost: [...lost], auditLog });
     } catch (error) {
       if (!EscrowError.is(error)) throw error;
-      log('warn', 'no room for what a container holds that no record knows: it is left as it is', {
-        name,
-        reason: error.message,
-      });
+      // Where nothing can be recorded, the container is the only one who has the bytes.
+      log('warn', 'what a container holds that no record knows could not be kept', { name, reason: error.message });
       return;
     }
-    const stop = await sandbox.kill(engineId);
-    log('warn', 'a container that no record knows was read out and stopped', { name, stop: stop.kind });
-    this.#record('container.stopped', { name, engineId, stop: stop.kind });
+    await this.#remove(container);
+  }
+
+  /** Puts what finds room into the store. Throws EscrowError StorageUnwritable. */
+  async #keep(name: string, read: Salvage): Promise<Kept> {
+    const lost: string[] = [];
+    const put = async (path: string, bytes: Uint8Array): Promise<StoredBytes | null> => {
+      try {
+        return { ...(await this.#deps.store.artefacts.put(bytes, `container:${name}`)) };
+      } catch (error) {
+        if (!EscrowError.is(error, 'StorageFull')) throw error;
+        lost.push(path);
+        return null;
+      }
+    };
+    const kept: Kept['kept'][number][] = [];
+    for (const { path, mode, bytes } of read.files) {
+      const stored = await put(path, bytes);
+      if (stored !== null) kept.push({ path, mode, ...stored });
+    }
+    const auditLog = read.auditLog === null ? null : await put('audit log', read.auditLog);
+    return { kept, auditLog, lost };
   }
 
   #record(type: string, data: Json): void {
@@ -122,8 +166,15 @@ export class Leftovers {
     store.append(machineStream, version, [{ type, data }]);
   }
 
-  /** Undefined: somebody owns it, a driver or the ledger of runs. */
+  /** Undefined: somebody owns it, a driver, the ledger of runs, or a preparation of an image. */
   #recorded(container: ObservedContainer): RecordedState | undefined {
+    if (container.purpose === null) return undefined;
+    const recorded = this.#ofOwner(container);
+    if (recorded !== 'no_record') return recorded;
+    return salvagedContainers(this.#deps.store).some((s) => s.engineId === container.engineId) ? 'salvaged' : recorded;
+  }
+
+  #ofOwner(container: ObservedContainer): RecordedState | undefined {
     const { sessions, runs } = this.#deps;
     if (container.purpose === 'attempt') {
       const session = SessionId.safeParse(container.session);

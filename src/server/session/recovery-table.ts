@@ -5,10 +5,12 @@ import { interrupted, type AttemptStage, type CandidateState, type SessionState 
 
 /**
  * How far the record of an attempt's container has come. `no_record`: it carries this home's labels and nothing is
- * recorded of it (after a restored backup, say). `cancellation_pending` counts as the phase it is blocked in.
+ * recorded of it (after a restored backup, say). `salvaged`: as that, and what could be read of it is on record.
+ * `cancellation_pending` counts as the phase it is blocked in.
  */
 export const recordedStates = [
   'no_record',
+  'salvaged',
   'before_settlement',
   'quiescing',
   'collecting',
@@ -45,9 +47,9 @@ export const recoveryActions = [
   'stop_and_remove',
   /** Nothing can be said: look again later (`cancellation_pending`). */
   'wait',
-  /** A leftover of a settled attempt, ours by labels and identity: stop and remove it, and record that. */
+  /** A leftover that has nothing to give any more, ours by labels and identity: stop and remove it, and record that. */
   'sweep',
-  /** Ours, and nothing is recorded of it: read out what was written in it, keep that, stop it. It stays listed. */
+  /** Ours, and nothing is recorded of it: read out what was written in it, keep and record that; then it is swept. */
   'salvage',
   /** Listed as a stray; not touched. */
   'report',
@@ -63,11 +65,23 @@ export const recoveryTable: Readonly<Record<RecordedState, Readonly<Record<Engin
   no_record: {
     no_answer: 'nothing',
     absent: 'nothing',
-    created: 'report',
+    // Nothing was ever in it.
+    created: 'sweep',
     running: 'salvage',
-    paused: 'report',
-    stopped: 'report',
+    // Nobody inside can answer while it is frozen: tried for a while, in case somebody lets it go on.
+    paused: 'salvage',
+    // What it held was memory.
+    stopped: 'sweep',
     unclear: 'report',
+  },
+  salvaged: {
+    no_answer: 'nothing',
+    absent: 'nothing',
+    created: 'sweep',
+    running: 'sweep',
+    paused: 'sweep',
+    stopped: 'sweep',
+    unclear: 'sweep',
   },
   before_settlement: {
     no_answer: 'settle',
