@@ -2,6 +2,7 @@ import { access } from 'node:fs/promises';
 import path from 'node:path';
 import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
+import { windowFault } from './fault-words.ts';
 import { homePath } from '../protocol/home.ts';
 import { productVersion } from '../protocol/version.ts';
 import { tellAway } from './away-message.ts';
@@ -13,6 +14,7 @@ import { realPath, samePaths } from './documents/same-paths.ts';
 import { WorkspaceFiles } from './documents/workspace-files.ts';
 import { exampleCommands } from './example-command.ts';
 import { imageCommands } from './images/image-commands.ts';
+import { imageListCommands } from './images/image-list-commands.ts';
 import { artefactScheme, commands, contextKeys, settings, views, workspaceScheme } from './ids.ts';
 import { connectKernel } from './kernel/connect.ts';
 import { kernelCommands } from './kernel/kernel-commands.ts';
@@ -252,6 +254,7 @@ export class EscrowWindow implements vscode.Disposable {
       review,
       evidence,
       texts,
+      words,
       ensureConnected: () => ensureConnected(store, link),
       revealSession: async (id) => {
         render(store.state);
@@ -264,6 +267,7 @@ export class EscrowWindow implements vscode.Disposable {
       ...reviewCommands(parts),
       ...kernelCommands(parts),
       ...imageCommands(parts),
+      ...imageListCommands(parts),
       ...exampleCommands(context.extensionPath),
     });
 
@@ -424,7 +428,7 @@ function publishKeys(state: WindowState): void {
 /** Waits for a connection; throws what keeps it from coming. */
 async function ensureConnected(store: StateStore, link: KernelLink): Promise<void> {
   if (!vscode.workspace.isTrusted) {
-    throw new EscrowError(
+    throw windowFault(
       'UnsafePath',
       vscode.l10n.t('This folder is not trusted, so nothing of it is read or run.'),
       vscode.l10n.t('Trust the folder first (command "Workspaces: Manage Workspace Trust").'),

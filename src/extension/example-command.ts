@@ -6,7 +6,7 @@ import * as vscode from 'vscode';
 import { commands } from './ids.ts';
 import { visible } from './visible-text.ts';
 import type { CommandTable } from './window-parts.ts';
-import { EscrowError } from '../protocol/errors.ts';
+import { windowFault } from './fault-words.ts';
 
 const run = promisify(execFile);
 
@@ -47,7 +47,7 @@ export function exampleCommands(extensionPath: string): CommandTable {
       try {
         await cp(path.join(shipped, picked.label), target, { recursive: true, force: false, errorOnExist: true });
       } catch (error) {
-        throw new EscrowError(
+        throw windowFault(
           'UnsafePath',
           vscode.l10n.t('The example was not copied: {0}', error instanceof Error ? error.message : String(error)),
           vscode.l10n.t('Choose a folder that does not have one yet.'),

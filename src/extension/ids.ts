@@ -40,6 +40,8 @@ export const commands = {
   approveEngine: 'escrow.engine.approve',
   revokeEngine: 'escrow.engine.revoke',
   prepareImage: 'escrow.image.prepare',
+  listImages: 'escrow.image.list',
+  pruneImages: 'escrow.image.prune',
   openWalkthrough: 'escrow.walkthrough.open',
 } as const;
 export type CommandId = (typeof commands)[keyof typeof commands];
@@ -105,6 +107,8 @@ export const workspaceScheme = 'escrow';
 export const textScheme = 'escrow-text';
 /** What preparing an image would do, for a person who is asked. Its fragment: the contract's digest, where one asked. */
 export const imagePlanScheme = 'escrow-image-plan';
+/** What Escrow has in the container engine, and what of it a prune would remove. */
+export const imagesScheme = 'escrow-images';
 /** What there is to know before a decision about a candidate, as one text. */
 export const evidenceScheme = 'escrow-evidence';
 /** Only names rows of our trees, so that rows that are not current can be greyed. */

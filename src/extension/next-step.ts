@@ -22,6 +22,7 @@ export function nextStep({ code, details }: Pick<Fault, 'code' | 'details'>, t: 
         ? setting(settings.kernelNode)
         : { title: t('Start Kernel'), command: commands.startKernel };
     case 'KernelDraining':
+    case 'AnotherKernel':
       return { title: t('Start Kernel'), command: commands.startKernel };
     case 'EngineUnavailable':
     case 'InferenceUnavailable':
@@ -32,19 +33,37 @@ export function nextStep({ code, details }: Pick<Fault, 'code' | 'details'>, t: 
     case 'ImageUnavailable':
     case 'ImageNotApproved':
       return { title: t('Prepare Image…'), command: commands.prepareImage };
+    case 'ImageChanged':
+      return 'recorded' in details
+        ? { title: t('Prune Images…'), command: commands.pruneImages }
+        : { title: t('Prepare Image…'), command: commands.prepareImage };
+    case 'LimitNotInForce':
+      return { title: t('Check Health'), command: commands.doctor };
     case 'ExecutionDisabled':
       return setting(settings.executionEnabled);
     case 'RuntimeTooOld':
       return setting(settings.kernelNode);
     case 'NotController':
+    case 'StaleAuthority':
       return { title: t('Attach…'), command: commands.attachSession };
     case 'BudgetSpent':
       return { title: t('Allow More Attempts…'), command: commands.extendBudget };
     case 'NotVerified':
+    case 'OutOfScope':
       return { title: t('Show Evidence'), command: commands.showEvidence };
     case 'InvalidContract':
       return { title: t('Check Contract'), command: commands.checkContract };
+    case 'ContractNotFrozen':
+      return { title: t('Freeze Contract'), command: commands.freezeContract };
+    case 'BaselineMissing':
+    case 'BaselineNotDiscriminating':
+      return { title: t('Check Baseline'), command: commands.runBaseline };
+    case 'NotFound':
+    case 'WrongState':
+      return { title: t('Refresh'), command: commands.refresh };
     case 'VersionMismatch':
+    case 'HandshakeRefused':
+    case 'StorageTooNew':
       return { title: t('Reload Window'), command: 'workbench.action.reloadWindow' };
     default:
       // It kept the Kernel from starting; once it is mended, that is what there is to do.

@@ -7,6 +7,7 @@ import type { KernelObserver } from './kernel/kernel-observer.ts';
 import type { Operations } from './operations.ts';
 import type { EvidenceDocuments } from './review/evidence-documents.ts';
 import type { ReviewEditor } from './review/review-editor.ts';
+import type { TreeWords } from './trees/tree-node.ts';
 import type { StateStore } from './window-state.ts';
 
 /** What commands work with; built and owned by `extension.ts`. */
@@ -21,6 +22,7 @@ export interface WindowParts {
   readonly review: ReviewEditor;
   readonly evidence: EvidenceDocuments;
   readonly texts: PlainTexts;
+  readonly words: TreeWords;
   /** Connects when there is no connection yet; resolves when there is one. Throws EscrowError. */
   readonly ensureConnected: () => Promise<void>;
   /** Shows and selects a row of the Sessions view. */

@@ -1,7 +1,7 @@
 import path from 'node:path';
 import * as vscode from 'vscode';
 import type { BaselineView, ContractView } from '../../protocol/contract.ts';
-import { EscrowError } from '../../protocol/errors.ts';
+import { windowFault } from '../fault-words.ts';
 import { commands, contractGlob } from '../ids.ts';
 import { withImage } from '../images/image-commands.ts';
 import { showInformation } from '../messages.ts';
@@ -45,7 +45,7 @@ export async function chooseContract(argument: unknown): Promise<vscode.Uri | un
   }
   if (uri === undefined) return undefined;
   if (!isContract(uri)) {
-    throw new EscrowError(
+    throw windowFault(
       'InvalidContract',
       vscode.l10n.t('{0} is not a contract file.', visible(uri.path)),
       vscode.l10n.t('Contracts are local files whose name ends in .contract.jsonc.'),
@@ -54,7 +54,7 @@ export async function chooseContract(argument: unknown): Promise<vscode.Uri | un
   // The Kernel reads the file, not the editor.
   const document = vscode.workspace.textDocuments.find((entry) => entry.uri.toString() === uri.toString());
   if (document?.isDirty === true && !(await document.save())) {
-    throw new EscrowError(
+    throw windowFault(
       'InvalidContract',
       vscode.l10n.t('The contract has unsaved changes that could not be saved.'),
       vscode.l10n.t('Save it, then try again.'),
@@ -105,7 +105,7 @@ export function requireDiscriminating(baseline: BaselineView): void {
   const incomplete = baseline.result === 'incomplete';
   // Codes with what they are about: `utc: declared-fail-but-passed`.
   const problems = baseline.problems.map((problem) => problem.replaceAll('-', ' ')).join('; ');
-  throw new EscrowError(
+  throw windowFault(
     'BaselineNotDiscriminating',
     incomplete
       ? vscode.l10n.t('The baseline did not run to its end: {0}', problems)
@@ -208,7 +208,7 @@ async function chooseFolder(preferred: vscode.Uri | undefined): Promise<vscode.W
   const folders = vscode.workspace.workspaceFolders ?? [];
   if (folders.length > 1) return vscode.window.showWorkspaceFolderPick();
   if (folders[0] === undefined) {
-    throw new EscrowError(
+    throw windowFault(
       'NotAGitRepository',
       vscode.l10n.t('No folder is open.'),
       vscode.l10n.t('Open the folder of a git repository first.'),

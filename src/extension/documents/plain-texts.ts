@@ -1,5 +1,5 @@
 import * as vscode from 'vscode';
-import { imagePlanScheme, outputLanguage, textScheme } from '../ids.ts';
+import { imagePlanScheme, imagesScheme, outputLanguage, textScheme } from '../ids.ts';
 import { visible } from '../visible-text.ts';
 
 /** Texts that are kept for open documents; older ones are forgotten. */
@@ -24,7 +24,7 @@ export class PlainTexts implements vscode.Disposable {
         this.#texts.get(uri.query) ??
         vscode.l10n.t('This text belonged to an earlier window. Open it again from the Sessions view.'),
     };
-    this.#registrations = [textScheme, imagePlanScheme].map((scheme) =>
+    this.#registrations = [textScheme, imagePlanScheme, imagesScheme].map((scheme) =>
       vscode.workspace.registerTextDocumentContentProvider(scheme, provider),
     );
   }

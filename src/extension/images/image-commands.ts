@@ -3,23 +3,29 @@ import { ContractDigest } from '../../protocol/primitives.ts';
 import type { ImagePlan } from '../../protocol/images.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import { commands, imagePlanScheme } from '../ids.ts';
-import { showInformation } from '../messages.ts';
+import { offer, showError, showInformation } from '../messages.ts';
 import { progressWords } from '../progress-words.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
+import { recordText } from './images-text.ts';
 import { downloadWords, planText } from './plan-text.ts';
 
 type Answer = 'once' | 'always' | 'no' | undefined;
 
-/** Shows the plan and asks. The words on screen are all that the answer is about. */
-async function ask(parts: WindowParts, plan: ImagePlan, digest: ContractDigest | undefined): Promise<Answer> {
-  const document = await parts.texts.open(vscode.l10n.t('Sandbox image'), planText(plan, vscode.l10n.t), {
+/** A text about an image, whose title has the button that prepares it; the one before it makes room. */
+async function show(parts: WindowParts, text: string, digest: ContractDigest | undefined): Promise<void> {
+  const document = await parts.texts.open(vscode.l10n.t('Sandbox image'), text, {
     scheme: imagePlanScheme,
     fragment: digest ?? '',
   });
   await vscode.window.showTextDocument(document, { preview: true, preserveFocus: true });
+}
+
+/** Shows the plan and asks. The words on screen are all that the answer is about. */
+async function ask(parts: WindowParts, plan: ImagePlan, digest: ContractDigest | undefined): Promise<Answer> {
+  await show(parts, planText(plan, vscode.l10n.t), digest);
   const network = plan.steps.some((step) => step.network && !step.cached);
   const items: (vscode.QuickPickItem & { readonly answer: Answer })[] = [
     {
@@ -69,7 +75,7 @@ async function ensureImage(parts: WindowParts, digest: ContractDigest | undefine
     await link.request('image/decline', { plan: plan.plan, reviewer });
     return false;
   }
-  await parts.operations.run(
+  const { record } = await parts.operations.run(
     vscode.l10n.t('Preparing the sandbox image'),
     visible(plan.base.reference),
     (token, progress) =>
@@ -86,6 +92,8 @@ async function ensureImage(parts: WindowParts, digest: ContractDigest | undefine
         },
       ),
   );
+  // What was really done stands where what would be done was read.
+  if (record !== null) await show(parts, recordText(record, parts.words), digest);
   await observer.refresh('status');
   return true;
 }
@@ -106,6 +114,17 @@ export async function withImage<T>(parts: WindowParts, digest: ContractDigest, w
   }
 }
 
+/** A standing yes can be taken back where it is spoken of. */
+async function offerToTakeBack(parts: WindowParts, text: string, plan: ImagePlan['plan']): Promise<void> {
+  if (!(await offer('information', text, vscode.l10n.t('Take It Back')))) return;
+  try {
+    await parts.link.request('image/decline', { plan, reviewer: await assertedReviewer(undefined) });
+    showInformation(vscode.l10n.t('Taken back: the next preparation asks.'));
+  } catch (error) {
+    await showError(error, parts.log);
+  }
+}
+
 export function imageCommands(parts: WindowParts): CommandTable {
   return {
     [commands.prepareImage]: async (argument) => {
@@ -114,12 +133,17 @@ export function imageCommands(parts: WindowParts): CommandTable {
       const about = argument instanceof vscode.Uri && argument.scheme === imagePlanScheme ? argument.fragment : '';
       const digest = about === '' ? undefined : ContractDigest.parse(about);
       if (!(await ensureImage(parts, digest))) return;
-      const { image } = await parts.link.request('image/plan', digest === undefined ? {} : { digest });
-      showInformation(
+      const { image, plan, approval } = await parts.link.request('image/plan', digest === undefined ? {} : { digest });
+      const ready =
         image === null
           ? vscode.l10n.t('The sandbox image is ready.')
-          : vscode.l10n.t('The sandbox image is ready: {0}.', shortDigest(image.digest)),
-      );
+          : vscode.l10n.t('The sandbox image is ready: {0}.', shortDigest(image.digest));
+      if (approval?.standing !== true) {
+        showInformation(ready);
+        return;
+      }
+      // Not awaited: the command is over when the image is there.
+      void offerToTakeBack(parts, `${ready} ${vscode.l10n.t('Your yes stands for exactly these parts.')}`, plan);
     },
   };
 }

@@ -1,12 +1,8 @@
 import type { ImagePlan } from '../../protocol/images.ts';
 import type { Localize } from '../trees/tree-node.ts';
 import { visible } from '../visible-text.ts';
+import { sizeWords } from './size-words.ts';
 import { stepWords } from './step-words.ts';
-
-function size(bytes: number): string {
-  const mebibytes = bytes / 1024 ** 2;
-  return mebibytes < 1024 ? `${mebibytes.toFixed(1)} MiB` : `${(mebibytes / 1024).toFixed(1)} GiB`;
-}
 
 /** What nobody says before it is downloaded, by the Kernel's code. */
 function unknownWords(code: string, t: Localize): string {
@@ -29,12 +25,12 @@ function unknownWords(code: string, t: Localize): string {
 /** How much would be downloaded, with what nobody can say before. */
 export function downloadWords(plan: Pick<ImagePlan, 'unknown' | 'downloadBytes' | 'steps'>, t: Localize): string {
   if (plan.unknown.length === 0) {
-    return plan.steps.some((step) => step.network && !step.cached) ? size(plan.downloadBytes) : t('nothing');
+    return plan.steps.some((step) => step.network && !step.cached) ? sizeWords(plan.downloadBytes) : t('nothing');
   }
   const unknown = visible(plan.unknown.map((code) => unknownWords(code, t)).join(', '));
   return plan.downloadBytes === 0
     ? t('not known before ({0})', unknown)
-    : t('at least {0}; not known before: {1}', size(plan.downloadBytes), unknown);
+    : t('at least {0}; not known before: {1}', sizeWords(plan.downloadBytes), unknown);
 }
 
 /** Where something comes from: a host's name, or the place that a client's own configuration names. */
@@ -49,8 +45,8 @@ export function planText(plan: ImagePlan, t: Localize): string {
     '',
     t('Base: {0}', visible(plan.base.reference, 400)),
     t('Download: {0}', downloadWords(plan, t)),
-    t('Disk set aside while it is made: {0}', size(plan.reservedBytes)),
-    ...(plan.freeBytes === null ? [] : [t('Disk free: {0}', size(plan.freeBytes))]),
+    t('Disk set aside while it is made: {0}', sizeWords(plan.reservedBytes)),
+    ...(plan.freeBytes === null ? [] : [t('Disk free: {0}', sizeWords(plan.freeBytes))]),
     '',
   ];
   for (const [index, step] of plan.steps.entries()) {
@@ -64,13 +60,13 @@ export function planText(plan: ImagePlan, t: Localize): string {
     if (step.sources.length > 0)
       lines.push(`   ${t('from {0}', step.sources.map((source) => sourceWords(source, t)).join(', '))}`);
     for (const artefact of step.artefacts) {
-      const bytes = artefact.sizeBytes === null ? '' : `, ${size(artefact.sizeBytes)}`;
+      const bytes = artefact.sizeBytes === null ? '' : `, ${sizeWords(artefact.sizeBytes)}`;
       lines.push(
         `   ${visible(artefact.name)} ${visible(artefact.version)}${bytes}`,
         ...artefact.hashes.map((hash) => `     ${visible(hash)}`),
       );
     }
   }
-  lines.push('', t('Your answer is bound to exactly this plan: {0}', plan.plan), '');
+  lines.push('', t('Your answer is bound to exactly this plan:'), plan.plan, '');
   return lines.join('\n');
 }

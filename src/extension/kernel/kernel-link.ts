@@ -181,6 +181,7 @@ export class KernelLink {
           'NoKernel',
           'The connection ended before the Kernel answered. Whether it acted is not known.',
           'Look at the session after the window has connected again.',
+          { link: 'unanswered' },
         );
       }
       throw error;

@@ -1,7 +1,7 @@
 import * as vscode from 'vscode';
 import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import type { CandidateView, IntegrationView, SessionView } from '../../protocol/views.ts';
-import { EscrowError } from '../../protocol/errors.ts';
+import { windowFault } from '../fault-words.ts';
 import { commands } from '../ids.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { isRow } from '../tree-argument.ts';
@@ -9,6 +9,7 @@ import { showInformation, showWarning } from '../messages.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 import { integrationWords, shortDigest } from '../trees/words.ts';
 import { candidateActions, type CandidateActions } from './candidate-actions.ts';
+import { askRejection } from './ask-rejection.ts';
 import { assertedReviewer } from './asserted-reviewer.ts';
 
 interface Chosen {
@@ -19,6 +20,20 @@ interface Chosen {
 /** Decisions about candidates. Each names the digest that the person saw: a row's, or the one on screen. */
 export function reviewCommands(parts: WindowParts): CommandTable {
   const { store, link, observer, review, log } = parts;
+  /** What was written about a candidate whose rejection is not recorded (yet). */
+  const drafts = new Map<CandidateDigest, string>();
+  const underWay = new Set<CandidateDigest>();
+
+  /** Hands a decision to the Kernel; a second key or click for the same candidate is the same decision, not another. */
+  async function deciding(candidate: CandidateDigest, decide: () => Promise<void>): Promise<void> {
+    if (underWay.has(candidate)) return;
+    underWay.add(candidate);
+    try {
+      await decide();
+    } finally {
+      underWay.delete(candidate);
+    }
+  }
 
   async function sessionView(session: SessionId): Promise<SessionView> {
     const known = store.state.sessions.get(session)?.value;
@@ -32,7 +47,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     const view = await sessionView(session);
     const found = view.candidates.find(({ digest }) => digest === candidate);
     if (found === undefined) {
-      throw new EscrowError(
+      throw windowFault(
         'NotFound',
         vscode.l10n.t('The session does not have this candidate.'),
         vscode.l10n.t('Refresh the Sessions view.'),
@@ -127,51 +142,47 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       if (chosen === undefined) return;
       const { passedVerification } = candidateActions(chosen.candidate);
       if (passedVerification === null) {
-        throw new EscrowError(
+        throw windowFault(
           'NotVerified',
           vscode.l10n.t('This candidate has not passed its checks.'),
           vscode.l10n.t('Verify it, or reject it.'),
         );
       }
-      const { session, integration } = await link.request('candidate/accept', {
-        session: chosen.session.id,
-        candidate: chosen.candidate.digest,
-        verification: passedVerification,
-        reviewer: await assertedReviewer(chosen.session.root),
+      await deciding(chosen.candidate.digest, async () => {
+        const { session, integration } = await link.request('candidate/accept', {
+          session: chosen.session.id,
+          candidate: chosen.candidate.digest,
+          verification: passedVerification,
+          reviewer: await assertedReviewer(chosen.session.root),
+        });
+        observer.put(session);
+        if (integration !== null) tell(integration);
       });
-      observer.put(session);
-      if (integration !== null) tell(integration);
     },
     [commands.rejectCandidate]: async (argument) => {
       const chosen = await onScreen(argument, ({ reject }) => reject);
       if (chosen === undefined) return;
-      const title = vscode.l10n.t('Reject Candidate {0}', shortDigest(chosen.candidate.digest));
-      // What it leads to is chosen first: the last key decides, and an empty comment starts no attempt.
+      const { digest } = chosen.candidate;
       const { used, attempts } = chosen.session.budget;
-      const answer = used < attempts ? await askForCorrection(title, used, attempts) : { correct: false };
-      if (answer === undefined) return;
-      const { correct } = answer;
-      const comment = await vscode.window.showInputBox({
-        title,
-        prompt: correct
-          ? vscode.l10n.t('Why? The new attempt reads exactly this.')
-          : vscode.l10n.t('Why? It is kept with the decision. It may be empty.'),
-        ignoreFocusOut: true,
-        validateInput: (value) => {
-          if (value.length > 8000) return vscode.l10n.t('At most 8000 characters.');
-          return correct && value.trim() === '' ? vscode.l10n.t('Say what the new attempt should know.') : undefined;
-        },
+      const answer = await askRejection({
+        title: vscode.l10n.t('Reject Candidate {0}', shortDigest(digest)),
+        draft: drafts.get(digest) ?? '',
+        used,
+        attempts,
+        onDraft: (words) => drafts.set(digest, words),
       });
-      if (comment === undefined) return;
-      observer.put(
-        await link.request('candidate/reject', {
-          session: chosen.session.id,
-          candidate: chosen.candidate.digest,
-          reviewer: await assertedReviewer(chosen.session.root),
-          comment,
-          correct,
-        }),
-      );
+      if (answer === undefined) return;
+      await deciding(digest, async () => {
+        observer.put(
+          await link.request('candidate/reject', {
+            session: chosen.session.id,
+            candidate: digest,
+            reviewer: await assertedReviewer(chosen.session.root),
+            ...answer,
+          }),
+        );
+        drafts.delete(digest);
+      });
     },
     [commands.verifyCandidate]: async (argument) => {
       const chosen = await choose(argument, (candidate) => candidateActions(candidate).verify);
@@ -213,31 +224,4 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       tell(integration);
     },
   };
-}
-
-/** Whether the rejection starts another attempt; undefined where the person thought better of it. */
-async function askForCorrection(
-  title: string,
-  used: number,
-  attempts: number,
-): Promise<{ readonly correct: boolean } | undefined> {
-  return vscode.window.showQuickPick(
-    [
-      {
-        label: vscode.l10n.t('Reject'),
-        detail: vscode.l10n.t('The session stays; nothing runs.'),
-        correct: false,
-      },
-      {
-        label: vscode.l10n.t('Reject and Correct'),
-        detail: vscode.l10n.t(
-          'A new attempt from the original snapshot, with your words. {0} of {1} attempts are used.',
-          used,
-          attempts,
-        ),
-        correct: true,
-      },
-    ],
-    { title, ignoreFocusOut: true },
-  );
 }

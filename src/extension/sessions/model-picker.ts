@@ -1,7 +1,7 @@
 import path from 'node:path';
 import * as vscode from 'vscode';
 import type { EngineKind, ModelView } from '../../protocol/views.ts';
-import { EscrowError } from '../../protocol/errors.ts';
+import { windowFault } from '../fault-words.ts';
 import { fitWords, refusedWords } from '../trees/models-tree.ts';
 import { scriptName } from '../trees/words.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
@@ -101,7 +101,7 @@ export async function chooseModel(
     return undefined;
   if ('chosen' in picked) return picked.chosen;
   if ('refused' in picked) {
-    throw new EscrowError(
+    throw windowFault(
       'CloudModelRefused',
       vscode.l10n.t(
         '{0} is refused: {1}',

@@ -8,6 +8,7 @@ import {
   factWords,
   outcomeReasonWords,
   outcomeWords,
+  pendingWords,
   phaseWords,
   settlementReasonWords,
   stepReasonWords,
@@ -305,7 +306,7 @@ export function attemptNode(session: SessionView, attempt: AttemptView, last: bo
       node({
         id: `${attempt.id}/pending`,
         label: t('Stop not confirmed since {0}', time(attempt.pending.since)),
-        description: visible(attempt.pending.waitingFor, 160),
+        description: visible(pendingWords(attempt.pending.waitingFor, t), 160),
         tooltip: t(
           'Escrow does not know whether this sandbox still runs. What would resolve it: {0}',
           visibleLines(attempt.pending.waitingFor),

@@ -1,10 +1,11 @@
 import { unreachable } from '../../protocol/primitives.ts';
 import type { Health } from '../../protocol/views.ts';
-import { commands, settings, type CommandId } from '../ids.ts';
+import { commands, settings } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
+import { healthWords, type HealthPart } from './health-words.ts';
 import { contextWords, node, stale, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
-import { shortDigest } from './words.ts';
+import { pendingWords, shortDigest } from './words.ts';
 
 function look(state: Health['state'], t: Localize): { readonly icon: Icon; readonly words: string } {
   switch (state) {
@@ -21,57 +22,20 @@ function look(state: Health['state'], t: Localize): { readonly icon: Icon; reado
   }
 }
 
-interface HealthWords {
-  /** What is wrong, in as few words as a row has room for. */
-  readonly says: string;
-  /** What to do; null where nothing is to be done here. */
-  readonly next: { readonly label: string; readonly command: CommandId | null } | null;
-}
-
-type Part = 'engine' | 'image' | 'inference' | 'storage';
-
-/** Short words of what is known by its code; else the Kernel's own. Its full words are in the tooltips. */
-function healthWords(part: Part, health: Health, t: Localize): HealthWords {
-  const step = (label: string, command: CommandId | null = null): HealthWords['next'] => ({ label, command });
-  switch (`${part} ${health.code ?? ''}`) {
-    case 'engine engine_not_reachable':
-      return { says: t('does not answer'), next: step(t('Start Docker or Podman'), commands.doctor) };
-    case 'engine engine_stalled':
-      return { says: t('does not answer in time'), next: step(t('Restart the container engine'), commands.doctor) };
-    case 'engine engine_permission':
-      return { says: t('does not let your user in'), next: step(health.next) };
-    case 'image EngineUnavailable':
-      // Nobody could look for it; the row of the engine says what to do.
-      return { says: t('not known'), next: null };
-    case 'image ImageUnavailable':
-      return { says: t('not there yet'), next: step(t('Prepare the sandbox image'), commands.prepareImage) };
-    case 'inference engine_not_reachable':
-    case 'inference engine_timeout':
-      return { says: t('does not answer'), next: step(t('Start Ollama'), commands.doctor) };
-    case 'storage disk_low':
-      return { says: t('only {0}', health.detail), next: step(t('Free space on its disk')) };
-    case 'storage disk_full':
-      return { says: t('no space left'), next: step(t('Free space on its disk')) };
-    case 'storage not_writable':
-      return { says: t('cannot be written'), next: step(t('Make the state folder writable')) };
-    default:
-      return { says: health.detail, next: health.next === '' ? null : step(health.next) };
-  }
-}
-
 function healthNode(
-  id: Part,
+  id: HealthPart,
   label: string,
   health: Health,
   extra: readonly string[],
-  { t, time }: TreeWords,
+  words: TreeWords,
   /** The setting that names what this row is about, where there is one. */
   setting?: string,
 ): TreeNode {
+  const { t, time } = words;
   // What only the engine could tell is not known while it does not answer.
   const asked = health.code === 'EngineUnavailable' ? 'unknown' : health.state;
-  const { icon, words } = look(asked, t);
-  const { says, next: step } = healthWords(id, health, t);
+  const { icon, words: state } = look(asked, t);
+  const { says, next: step } = healthWords(id, health, words);
   const next =
     step === null
       ? []
@@ -85,23 +49,25 @@ function healthNode(
           }),
         ];
   // What is wrong comes first: a narrow view cuts the rest. The icon says how bad it is.
-  const facts = (health.state === 'ok' || says === '' ? [words, ...extra] : [says, ...extra])
+  const facts = (health.state === 'ok' || says === '' ? [state, ...extra] : [says, ...extra])
     .filter((fact) => fact !== '')
     .map((fact) => visible(fact, 160));
-  const state = words === '' ? t('ok') : words;
+  const spoken = state === '' ? t('ok') : state;
   return node({
     // Another row once there is something to do: VS Code keeps a row without children closed when they come.
     id: next.length === 0 ? `health/${id}` : `health/${id}/wrong`,
     label,
     description: facts.join(' · '),
-    spoken: [label, state, ...facts.filter((fact) => fact !== state)].join(', '),
+    spoken: [label, spoken, ...facts.filter((fact) => fact !== spoken)].join(', '),
     tooltip: [visibleLines(health.detail), t('Observed {0}', time(health.observedAt))].join('\n'),
     icon,
     context: contextWords(
       'health',
+      id === 'image' && asked !== 'unknown' && 'image',
       id === 'image' && health.state !== 'ok' && asked !== 'unknown' && 'prepare',
       setting !== undefined && health.state !== 'ok' && 'setting',
     ),
+    command: id === 'image' && asked !== 'unknown' ? commands.listImages : null,
     target: setting === undefined ? { kind: 'none' } : { kind: 'setting', name: setting },
     children: next,
     collapsible: next.length === 0 ? 'no' : 'expanded',
@@ -212,7 +178,8 @@ export function healthTree(state: WindowState, words: TreeWords): readonly TreeN
       node({
         id: `health/pending/${pending.attempt}`,
         label: t('Stop not confirmed'),
-        description: visible(pending.waitingFor),
+        description: visible(pendingWords(pending.waitingFor, t)),
+        tooltip: visibleLines(pending.waitingFor),
         icon: { id: 'warning', tone: 'warning' },
         target: { kind: 'session', session: pending.session },
       }),

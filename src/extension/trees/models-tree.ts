@@ -119,8 +119,12 @@ export function modelsTree(state: WindowState, words: TreeWords): readonly TreeN
     rows.push(
       node({
         id: `silent/${engine.engine}/${engine.host}`,
-        label: t('{0} does not answer', engine.engine === 'ollama' ? 'Ollama' : visible(engine.host)),
-        description: visible(engine.next, 160),
+        label:
+          engine.code === 'InferenceTooOld'
+            ? t('{0} is too old', engine.engine === 'ollama' ? 'Ollama' : visible(engine.host))
+            : t('{0} does not answer', engine.engine === 'ollama' ? 'Ollama' : visible(engine.host)),
+        description:
+          engine.code === 'InferenceTooOld' ? t('update it') : t('start it, or name its host in the settings'),
         tooltip: [visible(engine.host), visible(engine.code), visibleLines(engine.next)].join('\n'),
         icon: { id: 'warning', tone: 'warning' },
       }),

@@ -151,6 +151,22 @@ export function settlementReasonWords(code: string, t: Localize): string {
   }
 }
 
+/** What would show that a sandbox has ended, from what the Kernel recorded when it could not be seen. */
+export function pendingWords(waitingFor: string, t: Localize): string {
+  if (waitingFor.startsWith('container_engine')) return t('waits for the container engine to answer');
+  const seen = /^container is (\w+)$/.exec(waitingFor)?.[1];
+  switch (seen) {
+    case undefined:
+      return t('waits for its container to be seen');
+    case 'running':
+      return t('waits for its container to end: it was seen running');
+    case 'paused':
+      return t('waits for its container to end: it was seen paused');
+    default:
+      return t('waits for its container to be gone');
+  }
+}
+
 /** Why an attempt ended as it did, by the Kernel's code: what began its settlement, a budget, or what was seen. */
 export function outcomeReasonWords(reason: string, t: Localize): string {
   const trigger = SettlementTrigger.safeParse(reason);

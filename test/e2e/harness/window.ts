@@ -84,13 +84,25 @@ export class WorkbenchWindow {
     await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: text }).first().click();
   }
 
-  /** Types into the input box of this title and confirms. By its title: the box before may still be closing. */
-  async answer(title: string, text: string): Promise<void> {
-    const widget = this.page.locator('.quick-input-widget', {
+  /** The box that asks something, by its title. By its title: the box before may still be closing. */
+  box(title: string): Locator {
+    return this.page.locator('.quick-input-widget', {
       has: this.page.locator('.quick-input-title', { hasText: title }),
     });
-    const input = widget.locator('.quick-input-box input').first();
-    await input.fill(text);
+  }
+
+  /** Types into the box of this title and sees that it is there: keys go to whatever has the focus. */
+  async type(title: string, text: string): Promise<void> {
+    const input = this.box(title).locator('.quick-input-box input').first();
+    await until(`the box "${title}" has the words`, 120_000, async () => {
+      await input.fill(text);
+      return (await input.inputValue()) === text ? true : undefined;
+    });
+  }
+
+  /** Types into the box of this title and confirms. */
+  async answer(title: string, text: string): Promise<void> {
+    await this.type(title, text);
     // With the keyboard: the box goes while the key is on its way.
     await this.page.keyboard.press('Enter');
   }

@@ -208,14 +208,14 @@ describe('the Sessions view', () => {
         attemptView({
           phase: 'cancellation_pending',
           outcome: null,
-          pending: { since: 70, blockedIn: 'stopping', waitingFor: 'the engine answers' },
+          pending: { since: 70, blockedIn: 'stopping', waitingFor: 'container_engine: connect ENOENT /run/x.sock' },
         }),
       ],
       candidates: [],
     });
     const tree = rows(windowState(session));
     expect(rowOf(tree, 'UTC').icon?.id).toBe('warning');
-    expect(rowOf(tree, 'Stop not confirmed').description).toBe('the engine answers');
+    expect(rowOf(tree, 'Stop not confirmed').description).toBe('waits for the container engine to answer');
     expect(rowOf(tree, 'Stop not confirmed').context).toContain(';pending;');
   });
 
@@ -431,7 +431,7 @@ test('an engine that does not answer is not an engine without models', () => {
     windowState(sessionView(), { models: { value: { ...models, models: [], silent: [...models.silent] }, at: 60 } }),
     words,
   );
-  expect(rowOf(tree, 'Ollama does not answer').description).toBe('Start Ollama.');
+  expect(rowOf(tree, 'Ollama does not answer').description).toBe('start it, or name its host in the settings');
 });
 
 describe('the status bar', () => {
