@@ -35,7 +35,7 @@ export class ContractBook {
   async record(frozen: Frozen, base: FreezeRecord['base'] | null = null): Promise<ContractView> {
     const { contract, digest, root, path, sourceSha256 } = frozen;
     const all = [...frozen.bytes.values(), ...frozen.supplementalBytes.values(), ...frozen.imageBytes.values()];
-    await eachOf(all, (bytes) => this.#store.artefacts.put(bytes, streamOf(digest)));
+    await this.#store.artefacts.putAll(all, streamOf(digest));
     const known = this.#store.view('contract', recordKey(digest, root));
     const before = known === undefined ? undefined : (known.json as unknown as FreezeRecord);
     const sameBase = base === null || before?.base?.digest === base.digest;

@@ -1,5 +1,5 @@
 import { EscrowError } from '../../protocol/errors.ts';
-import type { ArtefactRef, AttemptId, RelPath, SessionId } from '../../protocol/primitives.ts';
+import type { ArtefactRef, AttemptId, SessionId } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { AgentFact } from '../agent/port.ts';
 import type { Logger } from '../log.ts';
@@ -82,10 +82,12 @@ export class AttemptRecord {
 
   /** Makes collected bytes durable before anything ends the container. Throws EscrowError StorageFull, StorageUnwritable. */
   async collection(collection: Collection): Promise<CollectionRecord> {
-    const files: { path: RelPath; mode: number; ref: ArtefactRef }[] = [];
-    for (const file of collection.files) {
-      files.push({ path: file.path, mode: file.mode, ref: await this.#keep(file.bytes) });
-    }
+    const bytes = collection.files.map((file) => file.bytes);
+    const refs = await this.#deps.artefacts.putAll(bytes, this.session);
+    const files = collection.files.flatMap(({ path, mode }, n) => {
+      const ref = refs[n];
+      return ref === undefined ? [] : [{ path, mode, ref }];
+    });
     this.#deps.at('files-durable');
     const auditLog = collection.auditLog === null ? null : await this.#keep(collection.auditLog);
     const monitor = await this.#monitor(collection.monitor ?? null);

@@ -15,6 +15,17 @@ export const artefactAllowance = 128 * 1024 * 1024;
 /** The same of a contract: a snapshot for profile `standard` (issue 3 item 7) may fill its workspace of 512 MiB. */
 const snapshotAllowance = 512 * 1024 * 1024;
 
+/** Of one batch: a private copy is made of so much at a time, and so many files wait for one transaction. */
+const batchBytes = 16 * 1024 * 1024;
+const batchFiles = 512;
+/** Files that are written or synced at once: twice what the thread pool takes. */
+const filesAtOnce = 8;
+
+interface Item {
+  readonly hash: Sha256;
+  readonly bytes: Uint8Array;
+}
+
 export interface ArtefactStoreOptions {
   readonly db: Database.Database;
   /** Folder of the artefact files; `tmp` below it is emptied at start. */
@@ -75,7 +86,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
   /** Bytes on their way, by owner: part of the allowance. */
   const inFlight = new Map<string, number>();
   /** Puts that are under way, by owner and hash: the same bytes twice at once are one put and count once. */
-  const putting = new Map<string, Promise<ArtefactRef>>();
+  const putting = new Map<string, Promise<void>>();
   /** Files that are under way or renamed and not yet recorded, by hash. */
   const writing = new Map<Sha256, Promise<void>>();
   /** Folders whose own entry is known to be durable in this process. */
@@ -84,23 +95,35 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
 
   const fileOf = (hash: Sha256): string => path.join(folder, hash.slice(0, 2), hash);
 
+  /** Bytes that each owner keeps, as far as it was asked for: to sum them up anew for each file of thousands is slow. */
+  const usage = new Map<string, number>();
+  const usedBy = (owner: string): number => {
+    const used = usage.get(owner) ?? usageOf.get(owner) ?? 0;
+    usage.set(owner, used);
+    return used;
+  };
+
   const admit = (owner: string, size: number): void => {
-    const used = (usageOf.get(owner) ?? 0) + (inFlight.get(owner) ?? 0);
+    const used = usedBy(owner) + (inFlight.get(owner) ?? 0);
     const allowance = allowanceOf(owner);
     if (used + size > allowance) throw allowanceSpent(owner, used, size, allowance);
   };
 
-  const record = (hash: Sha256, size: number, owner: string): void => {
+  const record = (items: readonly Item[], owner: string): void => {
     at('artefact-before-row');
-    const added = db
+    const kept = db
       .transaction(() => {
         fence();
-        const inserted = insert.run(hash, size, now()).changes;
-        charge.run(owner, hash);
-        return inserted;
+        const sums = { added: 0, charged: 0 };
+        for (const { hash, bytes } of items) {
+          if (insert.run(hash, bytes.byteLength, now()).changes > 0) sums.added += bytes.byteLength;
+          if (charge.run(owner, hash).changes > 0) sums.charged += bytes.byteLength;
+        }
+        return sums;
       })
       .immediate();
-    if (added > 0) total += size;
+    total += kept.added;
+    usage.set(owner, usedBy(owner) + kept.charged);
     at('artefact-row');
   };
 
@@ -112,81 +135,117 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     at('artefact-folder-lasting');
   };
 
-  const write = async (hash: Sha256, bytes: Uint8Array): Promise<void> => {
-    const temporary = path.join(temporaries, `${hash.slice(0, 16)}-${randomBytes(8).toString('hex')}`);
-    const target = fileOf(hash);
-    const parent = path.dirname(target);
+  /** The bytes in a file of another name, durable, and the folder of its own. Throws, and leaves the file to the caller. */
+  const writeTemporary = async ({ hash, bytes }: Item, temporary: string): Promise<void> => {
+    at('artefact-before-write');
+    const written = await files.write(temporary, bytes);
     try {
-      at('artefact-before-write');
-      const written = await files.write(temporary, bytes);
-      try {
-        at('artefact-written');
-        // An error of this sync is final for these pages: the file is given up, never synced again.
-        await written.sync();
-      } finally {
-        await written.close();
-      }
-      at('artefact-synced');
-      let made = lasting.get(parent);
-      if (made === undefined) {
-        made = lastingFolder(parent);
-        lasting.set(parent, made);
-        made.catch(() => lasting.delete(parent));
-      }
-      await made;
-      await files.rename(temporary, target);
-      at('artefact-renamed');
-      await files.syncFolder(parent);
+      at('artefact-written');
+      // An error of this sync is final for these pages: the file is given up, never synced again.
+      await written.sync();
+    } finally {
+      await written.close();
+    }
+    at('artefact-synced');
+    const parent = path.dirname(fileOf(hash));
+    let made = lasting.get(parent);
+    if (made === undefined) {
+      made = lastingFolder(parent);
+      lasting.set(parent, made);
+      made.catch(() => lasting.delete(parent));
+    }
+    await made;
+  };
+
+  /** All of them durable under their names: each file is synced before it is renamed, each folder once after that. */
+  const write = async (items: readonly Item[]): Promise<void> => {
+    const temporary = items.map(({ hash }) =>
+      path.join(temporaries, `${hash.slice(0, 16)}-${randomBytes(8).toString('hex')}`),
+    );
+    const parents = [...new Set(items.map(({ hash }) => path.dirname(fileOf(hash))))];
+    try {
+      await eachOf(items, (item, n) => writeTemporary(item, temporary[n] ?? ''));
+      await eachOf(items, async ({ hash }, n) => {
+        await files.rename(temporary[n] ?? '', fileOf(hash));
+        at('artefact-renamed');
+      });
+      await eachOf(parents, (parent) => files.syncFolder(parent));
       at('artefact-lasting');
     } catch (error) {
-      lasting.delete(parent);
-      await files.remove(temporary).catch(() => undefined);
+      for (const parent of parents) lasting.delete(parent);
+      await eachOf(temporary, (file) => files.remove(file).catch(() => undefined));
       throw error;
     }
   };
 
-  const put = async (own: Uint8Array, hash: Sha256, owner: string): Promise<ArtefactRef> => {
-    const size = own.byteLength;
-    const ref: ArtefactRef = { sha256: hash, size };
-    if (owned.get(owner, hash) !== undefined) return ref;
+  const put = async (items: readonly Item[], owner: string): Promise<void> => {
+    const wanted = items.filter(({ hash }) => owned.get(owner, hash) === undefined);
+    if (wanted.length === 0) return;
+    const size = wanted.reduce((sum, { bytes }) => sum + bytes.byteLength, 0);
     admit(owner, size);
     inFlight.set(owner, (inFlight.get(owner) ?? 0) + size);
+    // A file without a row may be torn, so only the row counts as "kept".
+    const absent = wanted.filter(({ hash }) => rowOf.get(hash) === undefined);
+    const others = absent.map(({ hash }) => writing.get(hash)).filter((work) => work !== undefined);
+    const mine = absent.filter(({ hash }) => !writing.has(hash));
     try {
-      // A file without a row may be torn, so only the row counts as "kept".
-      if (rowOf.get(hash) === undefined) {
-        const others = writing.get(hash);
-        const mine = others ?? write(hash, own);
-        if (others === undefined) writing.set(hash, mine);
-        await mine;
-      }
-      record(hash, size, owner);
-      return ref;
+      const work = mine.length === 0 ? Promise.resolve() : write(mine);
+      for (const { hash } of mine) writing.set(hash, work);
+      await allOf([work, ...others]);
+      record(wanted, owner);
     } finally {
-      writing.delete(hash);
+      for (const { hash } of mine) writing.delete(hash);
       const left = (inFlight.get(owner) ?? 0) - size;
       if (left > 0) inFlight.set(owner, left);
       else inFlight.delete(owner);
     }
   };
 
+  /** Those of one batch; what another call is putting for the same owner right now is waited for. */
+  const putBatch = async (batch: readonly Item[], owner: string): Promise<void> => {
+    const keyOf = ({ hash }: Item): string => `${hash} ${owner}`;
+    const fresh = new Map<string, Item>();
+    const same: Promise<void>[] = [];
+    for (const item of batch) {
+      const work = putting.get(keyOf(item));
+      if (work === undefined) fresh.set(keyOf(item), item);
+      else same.push(work);
+    }
+    const work = put([...fresh.values()], owner).catch((error: unknown) => {
+      throw storageFault(error, 'keeping an artefact');
+    });
+    for (const key of fresh.keys()) putting.set(key, work);
+    try {
+      await allOf([work, ...same]);
+    } finally {
+      for (const key of fresh.keys()) putting.delete(key);
+    }
+  };
+
+  const putAll = async (list: readonly Uint8Array[], owner: string): Promise<readonly ArtefactRef[]> => {
+    const refs: ArtefactRef[] = [];
+    for (let from = 0; from < list.length;) {
+      const batch: Item[] = [];
+      for (let size = 0; from < list.length && batch.length < batchFiles && size < batchBytes; from += 1) {
+        // The caller may reuse its buffer while the write is under way: hash and write one private copy.
+        const bytes = Uint8Array.from(list[from] ?? []);
+        const hash = hashOf(bytes);
+        batch.push({ hash, bytes });
+        refs.push({ sha256: hash, size: bytes.byteLength });
+        size += bytes.byteLength;
+      }
+      await putBatch(batch, owner);
+    }
+    return refs;
+  };
+
   return {
     async put(bytes, owner): Promise<ArtefactRef> {
-      // The caller may reuse its buffer while the write is under way: hash and write one private copy.
-      const own = Uint8Array.from(bytes);
-      const hash = hashOf(own);
-      const key = `${hash} ${owner}`;
-      const same = putting.get(key);
-      if (same !== undefined) return same;
-      const work = put(own, hash, owner).catch((error: unknown) => {
-        throw storageFault(error, 'keeping an artefact');
-      });
-      putting.set(key, work);
-      try {
-        return await work;
-      } finally {
-        putting.delete(key);
-      }
+      const [ref] = await putAll([bytes], owner);
+      if (ref === undefined) throw new Error('what was put has a name');
+      return ref;
     },
+    putAll,
 
     async get(hash): Promise<Uint8Array> {
       const row = rowOf.get(hash);
@@ -226,6 +285,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
 
     removed(hashes) {
       total = totalOf.get() ?? 0;
+      usage.clear();
       for (const name of hashes) {
         const hash = Sha256.parse(name);
         // Put again meanwhile: it is kept. Looked up and removed without a pause, so that no put comes in between.
@@ -283,4 +343,28 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       }
     },
   };
+}
+
+/** Waits for all, then throws the first fault: nothing goes on behind the caller's back. */
+async function allOf(work: readonly Promise<unknown>[]): Promise<void> {
+  const fault = (await Promise.allSettled(work)).find(({ status }) => status === 'rejected');
+  if (fault?.status === 'rejected') throw fault.reason;
+}
+
+/** Some at a time. After a fault nothing more is begun, and what was begun is over. */
+async function eachOf<T>(items: readonly T[], work: (item: T, n: number) => Promise<void>): Promise<void> {
+  const state = { failed: false };
+  const entries = items.entries();
+  const worker = async (): Promise<void> => {
+    for (const [n, item] of entries) {
+      if (state.failed) return;
+      try {
+        await work(item, n);
+      } catch (error) {
+        state.failed = true;
+        throw error;
+      }
+    }
+  };
+  await allOf(Array.from({ length: Math.min(filesAtOnce, items.length) }, worker));
 }

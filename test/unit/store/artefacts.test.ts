@@ -143,6 +143,44 @@ test('the same bytes put twice at once by one owner count once', async () => {
   await store.artefacts.put(new Uint8Array(300).fill(8), 'o');
 });
 
+test('many are kept in one go, in their order, the same ones once; what is there already is only charged', async () => {
+  await store.artefacts.put(bytes('b'), 'before');
+  const refs = await store.artefacts.putAll(['a', 'b', 'c', 'a'].map(bytes), 'o');
+  expect(refs.map((ref) => ref.sha256)).toEqual(['a', 'b', 'c', 'a'].map((text) => sha256(text)));
+  expect(store.artefacts.total()).toBe(3);
+  await expect(store.artefacts.put(new Uint8Array(998), 'o')).rejects.toMatchObject({ details: { used: 3 } });
+  expect(await store.artefacts.putAll([], 'o')).toEqual([]);
+});
+
+test('many that together are more than the allowance are not begun; beside others, they count once', async () => {
+  const half = (n: number): Uint8Array => new Uint8Array(400).fill(n);
+  await expect(store.artefacts.putAll([half(1), half(2), half(3)], 'a')).rejects.toMatchObject({ code: 'StorageFull' });
+  expect(store.artefacts.total()).toBe(0);
+  await Promise.all([store.artefacts.putAll([half(1), half(2)], 'a'), store.artefacts.put(half(2), 'a')]);
+  expect(store.artefacts.total()).toBe(800);
+  await expect(store.artefacts.put(half(3), 'a')).rejects.toMatchObject({ details: { used: 800 } });
+});
+
+test('what was let go is room again', async () => {
+  await store.artefacts.put(new Uint8Array(900), 'o');
+  await store.letGo(['o'], { type: 'let-go', data: {} });
+  await store.artefacts.put(new Uint8Array(900).fill(1), 'o');
+  await expect(store.artefacts.put(new Uint8Array(900).fill(2), 'o')).rejects.toMatchObject({ details: { used: 900 } });
+});
+
+test('one that can’t be written leaves no row of those with it, nor a temporary file', async () => {
+  const list = ['a', 'b', 'c'].map(bytes);
+  const hash = sha256('b');
+  // A file where its folder should be.
+  writeFileSync(path.join(home, 'artefacts', hash.slice(0, 2)), '');
+  await expect(store.artefacts.putAll(list, 'o')).rejects.toMatchObject({ code: 'StorageUnwritable' });
+  expect(list.map((each) => store.artefacts.has(sha256(each)))).toEqual([false, false, false]);
+  expect(readdirSync(path.join(home, 'artefacts', 'tmp'))).toEqual([]);
+  rmSync(path.join(home, 'artefacts', hash.slice(0, 2)));
+  await store.artefacts.putAll(list, 'o');
+  expect(store.artefacts.total()).toBe(3);
+});
+
 test('all artefacts can be checked at once, and every damaged one is named', async () => {
   const one = await store.artefacts.put(bytes('one'), 'o');
   const two = await store.artefacts.put(bytes('two'), 'o');

@@ -95,6 +95,18 @@ test('also of many that are written at once into the same new folder', async () 
   expectKept(files, group);
 });
 
+test('also of many that are put in one go, which waits for the disk once a folder', async () => {
+  const list = Array.from({ length: 40 }, (_, n) => some(n % 37));
+  const files = recordingFiles(lasting());
+  await storeOver(files).putAll(list, 'o');
+  const folders = new Set(list.map((bytes) => path.dirname(fileOf(bytes))));
+  const syncs = (name: string): number => files.log.filter((c) => c.kind === 'syncFolder' && c.folder === name).length;
+  for (const name of folders) expect(syncs(name)).toBe(1);
+  expect(files.log.filter((c) => c.kind === 'sync')).toHaveLength(37);
+  expect(files.log.filter((c) => c.kind === 'claim')).toHaveLength(37);
+  expectKept(files, list);
+});
+
 test('and in a folder that an earlier process made and had not synced', async () => {
   const bytes = some(1);
   const files = recordingFiles(lasting());
