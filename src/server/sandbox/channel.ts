@@ -1,11 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import {
   channelBounds,
-  executorProtocol,
   isAudited,
-  resync,
   ToExecutor,
   type ExecutorFailure,
   type ExecutorOp,
@@ -23,13 +20,11 @@ import { fits } from '../../protocol/shape.ts';
 import type { AuditChain } from './audit-chain.ts';
 import { Demux } from './demux.ts';
 import { Incoming } from './incoming.ts';
+import { Outgoing } from './outgoing.ts';
 import { SandboxFault, type ChannelEnd, type CollectedFile } from './port.ts';
 import { Slab } from './slab.ts';
 
-const newline = Buffer.from('\n');
 const noBytes = new Uint8Array();
-/** Below this, one copy is cheaper than a gathering write; what is sent must not change before it has gone. */
-const copiedBytes = 32 * 1024;
 /** As many as a policy can make writable. */
 const collectedFiles = 256;
 /** What the supervisor wrote to stderr: a crash report at most. */
@@ -39,7 +34,6 @@ const welcomeMs = 20_000;
 /** Without a sign of an answer, for everything but commands, which bring their own deadline; looked at with each beat. */
 const answerMs = 60_000;
 
-type Body<F> = F extends unknown ? Omit<F, 'v' | 'n' | 'e' | 'k'> : never;
 /** A request's own members: without envelope, kind and id. */
 export type RequestParameters<O extends ExecutorOp> = Omit<
   Extract<ExecutorRequest, { t: O }>,
@@ -134,6 +128,7 @@ export class Channel {
     payload: (bytes, left) => this.#payload(bytes, left),
     tooLong: () => this.#fault('a frame that is too long'),
   });
+  readonly #outgoing: Outgoing;
   readonly #pending = new Map<number, Pending>();
   readonly #beat: NodeJS.Timeout;
   #nextId = 1;
@@ -144,15 +139,14 @@ export class Channel {
   #resolveEnded: (end: ChannelEnd) => void = () => {};
   #diagnostics = '';
   #behind: Behind | undefined;
-  /** The last of what could not be written at once; undefined where nothing waits. Never rejects. */
-  #sending: Promise<void> | undefined;
 
   constructor(options: ChannelOptions) {
     this.#options = options;
     this.ended = new Promise((resolve) => {
       this.#resolveEnded = resolve;
     });
-    const { stream } = options;
+    const { stream, nonce, epoch, key, at } = options;
+    this.#outgoing = new Outgoing({ stream, nonce, epoch, key, at, ended: this.ended });
     stream.on('data', (chunk: Buffer) => this.#receive(chunk));
     stream.on('error', () => this.#finish({ kind: 'stream-ended' }));
     stream.on('end', () => this.#finish({ kind: 'stream-ended' }));
@@ -171,8 +165,8 @@ export class Channel {
       this.#welcomed = resolve;
     });
     // A dead client may have left half of its bytes.
-    if (again) this.#options.stream.write(resync);
-    this.#send({ t: 'hello' });
+    if (again) this.#outgoing.resync();
+    this.#outgoing.say({ t: 'hello' });
     const late = timeout(welcomeMs);
     try {
       const first = await Promise.race([welcome, this.ended, late.expired]);
@@ -200,7 +194,7 @@ export class Channel {
     this.#nextId += 1;
     const behind = Math.min(payload.length, channelBounds.upChunkBytes);
     const request = {
-      ...this.#envelope(),
+      ...this.#outgoing.envelope,
       t: op,
       id,
       ...parameters,
@@ -229,89 +223,23 @@ export class Channel {
         started: false,
       };
       this.#pending.set(id, pending);
-      this.#inTurn(request, payload, () => {
-        pending.waitsSince = performance.now();
+      this.#outgoing.request(request, {
+        payload,
+        wanted: () => this.#pending.has(id),
+        sent: () => {
+          pending.waitsSince = performance.now();
+        },
       });
     });
   }
 
   cancel(id: number): void {
-    this.#send({ t: 'cancel', id });
+    this.#outgoing.say({ t: 'cancel', id });
   }
 
   /** Ends the attachment, not the supervisor. */
   close(): void {
     this.#finish({ kind: 'closed-by-us' });
-  }
-
-  /** Parts must follow their request before any other: what can't be written at once has others wait. */
-  #inTurn(request: ExecutorRequest, payload: Uint8Array, sent: () => void): void {
-    const upload = (): Promise<void> | undefined => this.#upload(request, payload);
-    const sending = this.#sending === undefined ? upload() : this.#sending.then(upload);
-    if (sending === undefined) {
-      sent();
-      return;
-    }
-    const turn = sending.then(() => {
-      if (this.#sending === turn) this.#sending = undefined;
-      sent();
-    });
-    this.#sending = turn;
-  }
-
-  /** Undefined where all of it could be written at once. */
-  #upload(request: ExecutorRequest, payload: Uint8Array): Promise<void> | undefined {
-    if (this.#end !== undefined) return undefined;
-    this.#options.at?.(`frame-before-${request.t}`);
-    const whole = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
-    const first = whole.subarray(0, channelBounds.upChunkBytes);
-    const free = this.#writeFrame(request, first);
-    this.#options.at?.(`frame-sent-${request.t}`);
-    return free && first.length === whole.length ? undefined : this.#uploadRest(request.id, whole, first.length, free);
-  }
-
-  async #uploadRest(id: number, whole: Buffer, from: number, wasFree: boolean): Promise<void> {
-    let free = wasFree;
-    for (let offset = from, seq = 0; ; seq += 1) {
-      // What is long must not pile up in memory.
-      if (!free && this.#end === undefined) {
-        await Promise.race([once(this.#options.stream, 'drain').catch(() => {}), this.ended]);
-      }
-      // It has been refused: the rest is of no use to anybody.
-      if (offset >= whole.length || !this.#pending.has(id)) return;
-      const part = whole.subarray(offset, offset + channelBounds.upChunkBytes);
-      free = this.#writeFrame({ ...this.#envelope(), t: 'data', id, seq, p: part.length }, part);
-      offset += part.length;
-    }
-  }
-
-  #envelope() {
-    return { v: executorProtocol, n: this.#options.nonce, e: this.#options.epoch, k: this.#options.key } as const;
-  }
-
-  #send(body: Body<ToExecutor>): boolean {
-    return this.#writeFrame({ ...this.#envelope(), ...body }, Buffer.alloc(0));
-  }
-
-  /**
-   * A frame and the bytes that belong to it, in one write. It begins with a newline: what came before it may be somebody
-   * else's half line. What a dead client left in the engine's buffers comes also after our hello, up to some hundred
-   * KiB, between our writes: only those of more than a page of the pipe (4 KiB) can be broken by it, and those carry a
-   * hash of their bytes.
-   */
-  #writeFrame(frame: ToExecutor, payload: Buffer): boolean {
-    const line = `\n${JSON.stringify(frame)}\n`;
-    const { stream } = this.#options;
-    if (this.#end !== undefined || !stream.writable) return false;
-    if (payload.length <= copiedBytes) {
-      return stream.write(payload.length === 0 ? line : Buffer.concat([Buffer.from(line), payload, newline]));
-    }
-    stream.cork();
-    stream.write(line);
-    stream.write(payload);
-    const free = stream.write(newline);
-    stream.uncork();
-    return free;
   }
 
   #tick(): void {
@@ -328,7 +256,7 @@ export class Channel {
       this.#finish({ kind: 'silent', ms: deadlineMs });
       return;
     }
-    this.#send({ t: 'beat' });
+    this.#outgoing.say({ t: 'beat' });
   }
 
   #receive(chunk: Buffer): void {
@@ -529,6 +457,7 @@ export class Channel {
   #finish(end: ChannelEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
+    this.#outgoing.end();
     clearInterval(this.#beat);
     this.#options.stream.destroy();
     for (const pending of this.#pending.values()) pending.fail(this.#gone());
