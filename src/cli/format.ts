@@ -1,4 +1,4 @@
-import type { BaselineView, CheckResult, CommandEnd } from '../protocol/contract.ts';
+import type { BaselineView, CheckResult, CommandEnd, FileScope, FrozenSymbol } from '../protocol/contract.ts';
 import { unreachable } from '../protocol/primitives.ts';
 import type {
   ActivityItem,
@@ -291,6 +291,26 @@ export function attemptLines(attempt: AttemptView): Lines {
   return [...lines, ...(attempt.settlement === null ? [] : settlementLines(attempt.settlement))];
 }
 
+/** What of a file may change, as the contract names it. */
+export function symbolText(symbols: readonly FrozenSymbol[]): string {
+  return symbols.map(({ name, exists }) => (exists ? name : `new ${name}`)).join(', ');
+}
+
+/** Whether a file stayed within its symbols, and where not. */
+function scopeText({ symbols, outcome, reason, line, found, expected }: FileScope): string {
+  const only = symbolText(symbols);
+  if (outcome === 'inside') return `only ${only} changed`;
+  if (outcome === 'not-checked') return 'not compared, so nothing is known';
+  const what = (reason ?? 'unknown').replaceAll('-', ' ');
+  const place = line === null ? '' : `, line ${line}`;
+  const is = found === null || found === '' ? '' : `: ${found}`;
+  const was = expected === null || expected === '' ? '' : ` (was: ${expected})`;
+  return `outside of ${only}: ${what}${place}${is}${was}`;
+}
+
+/** False for a reason that the lines of the scope say better. */
+const isOwnReason = (reason: string): boolean => !/^(?:out-of-scope|scope-not-checked): /.test(reason);
+
 /** A verification run with its checks. */
 export function verificationLines(verification: VerificationView): Lines {
   const result = verification.result ?? verification.state;
@@ -300,10 +320,17 @@ export function verificationLines(verification: VerificationView): Lines {
       styled(result === 'passed' ? 'green' : 'yellow', result),
       styled('dim', ` · ${verification.runId}`),
     ],
+    ...verification.scope.map((scope): readonly Part[] => [
+      '    ',
+      styled(scope.outcome === 'inside' ? 'green' : 'red', `${scope.outcome === 'inside' ? 'in' : 'out of'} scope`),
+      ` ${scope.path}: ${scopeText(scope)}`,
+    ]),
     ...verification.checks
       .flatMap((check) => checkLines(check, null, check.verdict !== 'pass'))
       .map((line) => ['  ', ...line]),
-    ...verification.reasons.map((reason): readonly Part[] => ['    ', styled('yellow', '! '), reason]),
+    ...verification.reasons
+      .filter(isOwnReason)
+      .map((reason): readonly Part[] => ['    ', styled('yellow', '! '), reason]),
   ];
 }
 

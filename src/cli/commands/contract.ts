@@ -10,7 +10,7 @@ import { EscrowError } from '../../protocol/errors.ts';
 import type { ContractDigest } from '../../protocol/primitives.ts';
 import { text as option, texts, type Command, type Invocation } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
-import { baselineLines, short } from '../format.ts';
+import { baselineLines, short, symbolText } from '../format.ts';
 import type { KernelLink } from '../kernel-access.ts';
 import { styled, type Output } from '../output.ts';
 import { looksLikeDigest, pickContract } from '../pick.ts';
@@ -95,7 +95,7 @@ function printContract(out: Output, view: ContractView): void {
     out.line(
       `writable   ${file.path}`,
       file.exists ? '' : ' (to be created)',
-      file.symbols === null ? '' : ` · only ${file.symbols.join(', ')}`,
+      file.symbols === null ? '' : ` · only ${symbolText(file.symbols)}`,
     );
   }
   for (const check of contract.checks) {

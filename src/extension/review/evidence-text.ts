@@ -13,6 +13,7 @@ import {
   unknownOf,
   verdictWords,
 } from '../trees/words.ts';
+import { isScopeReason, scopeWords, symbolWords } from '../trees/scope-words.ts';
 import { visible } from '../visible-text.ts';
 
 /** Marks at the beginning of a line, each with one meaning; the grammar colours by them. */
@@ -56,7 +57,10 @@ function filesOf(candidate: CandidateView, contract: ContractView | undefined, t
       artefact === null ? t('nothing') : shortDigest(artefact.sha256);
     return `  ${letter} ${visible(file.path, 500)}  ${digest(file.before)} → ${digest(file.after)}${mode}`;
   });
-  const scope = contract?.contract.writable.map(({ path }) => visible(path, 500)) ?? [];
+  const scope =
+    contract?.contract.writable.map(({ path, symbols }) =>
+      symbols === null ? visible(path, 500) : t('{0} (only {1})', visible(path, 500), symbolWords(symbols, t)),
+    ) ?? [];
   return scope.length === 0 ? changed : [...changed, `  ${t('The contract lets change: {0}', scope.join(', '))}`];
 }
 
@@ -76,7 +80,12 @@ function checksOf(
 ): string[] {
   if (run === undefined) return [`  ${note} ${t('No verification has ended yet.')}`];
   const lines = [`  ${t('Run {0}', time(run.at))}`];
-  for (const reason of run.reasons) lines.push(`  ${bad} ${visible(reason.replaceAll('-', ' '), 300)}`);
+  for (const scope of run.scope) {
+    const mark = scope.outcome === 'inside' ? good : bad;
+    lines.push(`  ${mark} ${t('Scope of {0}', visible(scope.path, 500))}: ${scopeWords(scope, t)}`);
+  }
+  for (const reason of run.reasons.filter((each) => !isScopeReason(each)))
+    lines.push(`  ${bad} ${visible(reason.replaceAll('-', ' '), 300)}`);
   for (const check of run.checks) {
     const declared = contract?.contract.checks.find(({ id }) => id === check.id);
     const before = contract?.baseline?.checks.find(({ id }) => id === check.id);

@@ -11,6 +11,7 @@ import { commands } from '../ids.ts';
 import { candidateActions } from '../review/candidate-actions.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { contextWords, node, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
+import { isScopeReason, scopeWords } from './scope-words.ts';
 import { checkWords, integrationWords, shortDigest, verdictWords } from './words.ts';
 
 function fileNode(session: SessionView, candidate: CandidateView, file: CandidateFile, t: Localize): TreeNode {
@@ -92,7 +93,9 @@ function verificationNode(verification: VerificationView, words: TreeWords): Tre
   })();
   // What spoils a run without being a check of it: files that changed under it, a check that did not run, a fault.
   const others = verification.reasons.filter(
-    (reason) => !verification.checks.some(({ id, verdict }) => verdict === 'fail' && reason.startsWith(`${id}: `)),
+    (reason) =>
+      !isScopeReason(reason) &&
+      !verification.checks.some(({ id, verdict }) => verdict === 'fail' && reason.startsWith(`${id}: `)),
   );
   return node({
     // Another row once there is a result: VS Code keeps a row without children closed when they come.
@@ -103,13 +106,27 @@ function verificationNode(verification: VerificationView, words: TreeWords): Tre
       verification.reasons.map((reason) => visible(reason, 300)).join('\n') ||
       t('In a fresh sandbox, on exactly these bytes.'),
     icon: look.icon,
-    collapsible: verification.checks.length + others.length === 0 ? 'no' : 'expanded',
+    collapsible: verification.checks.length + verification.scope.length + others.length === 0 ? 'no' : 'expanded',
     children: [
       ...others.map((reason, index) =>
         node({
           id: `${verification.runId}/reason/${index}`,
           label: visible(reason.replaceAll('-', ' '), 160),
           icon: { id: 'warning', tone: 'warning' },
+        }),
+      ),
+      ...verification.scope.map((scope) =>
+        node({
+          id: `${verification.runId}/scope/${scope.path}`,
+          label: t('Scope of {0}', visible(scope.path)),
+          description: scopeWords(scope, t),
+          tooltip: scopeWords(scope, t),
+          icon:
+            scope.outcome === 'inside'
+              ? { id: 'pass', tone: 'good' }
+              : scope.outcome === 'outside'
+                ? { id: 'error', tone: 'bad' }
+                : { id: 'warning', tone: 'warning' },
         }),
       ),
       ...verification.checks.map((check) => checkNode(verification.runId, check, words)),

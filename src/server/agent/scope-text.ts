@@ -9,8 +9,9 @@ export function symbolList(symbols: readonly FrozenSymbol[]): string {
 
 /** The answer to an edit that was not made, for the model: what may change, what would, and where. */
 export function deniedEdit(shown: string, symbols: readonly FrozenSymbol[], fault: ScopeFault): string {
-  const example = symbols.some(({ name }) => name === importsName) ? '' : ' Its imports may not change.';
-  const also = fault.reason === 'added' || fault.reason === 'changed' ? example : '';
+  const isImport = /^(?:import|from)\b|\brequire\(/.test(fault.found ?? '');
+  const named = symbols.some(({ name }) => name === importsName);
+  const also = isImport && !named ? ' Imports may not change.' : '';
   return `Denied: in ${shown} only ${symbolList(symbols)} may change. ${scopeFaultText(fault)}${also} Nothing was changed.`;
 }
 

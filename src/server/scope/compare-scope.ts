@@ -40,8 +40,19 @@ function differenceIn(
   if (head === old.length && head === now.length) return layoutIn(before, after, old, now);
   let tail = 0;
   while (tail < most - head && same(old.at(-1 - tail), now.at(-1 - tail))) tail += 1;
-  const gone = old.length - tail > head;
-  const came = now.length - tail > head;
+  const oldEnd = old.length - tail;
+  const nowEnd = now.length - tail;
+  const gone = oldEnd > head;
+  const came = nowEnd > head;
+  // What came into a line, or went out of it, has changed the line.
+  if (came && !gone && (isWithinLine(after, now, head) || isWithinLine(after, now, nowEnd))) {
+    const at = isWithinLine(after, now, head) ? head - 1 : head;
+    return fault('changed', after, now[head]?.start ?? 0, lineOf(before, old[at]?.start ?? 0), true);
+  }
+  if (gone && !came && (isWithinLine(before, old, head) || isWithinLine(before, old, oldEnd))) {
+    const at = isWithinLine(before, old, head) ? head - 1 : head;
+    return fault('changed', after, now[at]?.start ?? 0, lineOf(before, old[head]?.start ?? 0), true);
+  }
   return fault(
     gone && came ? 'changed' : came ? 'added' : 'removed',
     after,
@@ -49,6 +60,13 @@ function differenceIn(
     gone ? lineOf(before, old[head]?.start ?? 0) : null,
     came,
   );
+}
+
+/** True for a token that stands behind another of what is outside, on its line. */
+function isWithinLine(text: string, tokens: readonly OutsideToken[], at: number): boolean {
+  const [one, next] = [tokens[at - 1], tokens[at]];
+  if (one === undefined || next === undefined || next.text === '') return false;
+  return !text.slice(one.start + one.text.length, next.start).includes('\n');
 }
 
 function layoutIn(
@@ -65,6 +83,8 @@ function layoutIn(
 function misplaced(after: string, old: Outside, now: Outside, names: ScopeNames): ScopeFault | null {
   const places = (holes: readonly Hole[], name: string): Set<string> =>
     new Set(holes.filter((hole) => hole.name === name).map(({ place }) => place));
+  // Their tokens are the same; whether they stand first is not.
+  if (old.head !== now.head) return fault('moved', after, now.tokens[0]?.start ?? 0, null, true);
   for (const name of names.existing) {
     const allowed = places(old.holes, name);
     if (name === importsName) allowed.add(old.importsPlace);

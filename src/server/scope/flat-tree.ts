@@ -32,6 +32,9 @@ const whole: ReadonlySet<string> = new Set([
   'jsx_fragment',
 ]);
 
+/** White space that the grammar of Python shows as a node. */
+const spaces: ReadonlySet<string> = new Set(['line_continuation']);
+
 const comments: ReadonlySet<string> = new Set(['comment', 'html_comment']);
 
 /** Copies a tree out of the parser's memory. */
@@ -45,15 +48,19 @@ export function flatten(tree: Tree, text: string): FlatTree {
   const cursor: TreeCursor = tree.walk();
   try {
     for (;;) {
-      const node = type.length;
-      type.push(cursor.nodeType);
-      start.push(cursor.startIndex);
-      end.push(cursor.endIndex);
-      after.push(node + 1);
-      parent.push(open.at(-1) ?? -1);
-      if (!whole.has(cursor.nodeType) && cursor.gotoFirstChild()) {
-        open.push(node);
-        continue;
+      const kind = cursor.nodeType;
+      if (!spaces.has(kind)) {
+        const node = type.length;
+        type.push(kind);
+        start.push(cursor.startIndex);
+        // To the grammar of Python the first half of a line end is the end of a comment.
+        end.push(cursor.endIndex - (kind === 'comment' && text[cursor.endIndex - 1] === '\r' ? 1 : 0));
+        after.push(node + 1);
+        parent.push(open.at(-1) ?? -1);
+        if (!whole.has(kind) && cursor.gotoFirstChild()) {
+          open.push(node);
+          continue;
+        }
       }
       while (!cursor.gotoNextSibling()) {
         const done = open.pop();

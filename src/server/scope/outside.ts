@@ -29,6 +29,8 @@ export interface Outside {
   readonly holes: readonly Hole[];
   /** Where a first import may stand. */
   readonly importsPlace: string;
+  /** Tokens before the end of what has its meaning by standing first. */
+  readonly head: number;
 }
 
 interface Cut {
@@ -53,6 +55,9 @@ export function outsideOf(
   /** End of the last token, in or out of a hole. */
   let last = 0;
   let importsPlace: string | undefined;
+  const lastOfHead = definitions.head.at(-1);
+  const headEnd = lastOfHead === undefined ? undefined : tree.after[lastOfHead];
+  let head = 0;
   /** The hole that was left last, while only comments came since. */
   let left: { readonly start: number; readonly end: number } | undefined;
   let nextCut = 0;
@@ -63,7 +68,12 @@ export function outsideOf(
       structure += ')';
     }
   };
-  const place = (): string => `${tokens.length}${structure}`;
+  /** `alone`: at the start of a line, which is where a statement of Python is no part of another. */
+  const place = (alone: boolean): string => `${tokens.length}${structure}${alone ? '' : ' '}`;
+  const isAlone = (node: number): boolean => {
+    const gap = tree.text.slice(last, tree.start[node]);
+    return language !== 'python' || last === 0 || (gap.includes('\n') && !gap.includes('\\'));
+  };
   const token = (node: number): void => {
     const start = tree.start[node] ?? 0;
     const comment = isComment(tree, node);
@@ -89,11 +99,18 @@ export function outsideOf(
   for (let node = 0; node < size; node += 1) {
     close(node);
     const cut = cuts[nextCut];
-    if (node === definitions.importsBefore) importsPlace = place();
+    if (node === headEnd) head = tokens.length;
+    if (node === definitions.importsBefore) importsPlace = place(true);
     if (cut !== undefined && cut.from === node) {
       nextCut += 1;
       const end = lastToken(tree, cut);
-      holes.push({ name: cut.name, place: place(), start: tree.start[node] ?? 0, from: cut.from, to: cut.to });
+      holes.push({
+        name: cut.name,
+        place: place(isAlone(node)),
+        start: tree.start[node] ?? 0,
+        from: cut.from,
+        to: cut.to,
+      });
       last = tree.end[end] ?? last;
       left = { start: tree.start[node] ?? 0, end: last };
       // Comments at its end are looked at one by one: whether they belong to it is not for the parser to say.
@@ -107,9 +124,10 @@ export function outsideOf(
     }
   }
   close(size);
-  importsPlace ??= place();
+  importsPlace ??= place(true);
   tokens.push({ text: '', start: tree.text.length, comment: false, structure, gap: '' });
-  return { tokens, holes, importsPlace };
+  if (headEnd === size) head = tokens.length;
+  return { tokens, holes, importsPlace, head };
 }
 
 /** The ranges to leave out, in order; what lies within another is a part of it. */

@@ -42,7 +42,8 @@ export function pythonDefinitions(tree: FlatTree): Definitions {
       else if (of === 'module' && (type === 'import_statement' || type === 'import_from_statement'))
         imports.push({ from: node, to });
       else if (type === 'type_alias_statement' && of !== 'function') {
-        const name = nameOf(tree, childOf(tree, node, 'type'));
+        // The word `type` comes first, and has that type as well.
+        const name = nameOf(tree, childrenOf(tree, node)[1]);
         if (name !== undefined) add(name, 'type');
       } else if (type === 'expression_statement' && of !== 'function') {
         const name = assigned(tree, node);
@@ -64,7 +65,7 @@ export function pythonDefinitions(tree: FlatTree): Definitions {
     }
   }
   const byPlace = (a: { from: number }, b: { from: number }): number => a.from - b.from;
-  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace), importsBefore: afterHead(tree) };
+  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace), ...headOf(tree) };
 }
 
 function nameOf(tree: FlatTree, node: number | undefined): string | undefined {
@@ -81,14 +82,16 @@ function assigned(tree: FlatTree, statement: number): string | undefined {
   return rest.some((node) => tree.type[node] === 'assignment') ? undefined : textOf(tree, left);
 }
 
-/** The first statement after docstring and `from __future__`, which have to come first. */
-function afterHead(tree: FlatTree): number | null {
+/** Docstring and `from __future__`, which have to come first, and the statement after them. */
+function headOf(tree: FlatTree): Pick<Definitions, 'head' | 'importsBefore'> {
   const statements = childrenOf(tree, 0);
   const [first] = statements;
   const documented =
     first !== undefined &&
     tree.type[first] === 'expression_statement' &&
     childrenOf(tree, first).every((node) => tree.type[node] === 'string' || tree.type[node] === 'concatenated_string');
-  const rest = statements.slice(documented ? 1 : 0);
-  return rest.find((node) => tree.type[node] !== 'future_import_statement') ?? null;
+  const from = documented ? 1 : 0;
+  const rest = statements.slice(from).findIndex((node) => tree.type[node] !== 'future_import_statement');
+  const end = rest === -1 ? statements.length : from + rest;
+  return { head: statements.slice(0, end), importsBefore: statements[end] ?? null };
 }

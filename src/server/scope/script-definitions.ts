@@ -149,7 +149,7 @@ export function scriptDefinitions(tree: FlatTree): Definitions {
     }
   }
   const byPlace = (a: { from: number }, b: { from: number }): number => a.from - b.from;
-  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace), importsBefore: afterHead(tree) };
+  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace), ...headOf(tree) };
 }
 
 /** What a statement declares, without `export` and `declare` around it. */
@@ -233,12 +233,13 @@ function isRequire(tree: FlatTree, declarator: number): boolean {
   );
 }
 
-/** The first statement after directives (`'use strict'`), which have to come first. */
-function afterHead(tree: FlatTree): number | null {
+/** Directives (`'use strict'`), which have to come first, and the statement after them. */
+function headOf(tree: FlatTree): Pick<Definitions, 'head' | 'importsBefore'> {
   const statements = childrenOf(tree, 0).filter((node) => tree.type[node] !== 'hash_bang_line');
   const first = statements.findIndex((node) => {
     const [only] = childrenOf(tree, node);
     return tree.type[node] !== 'expression_statement' || only === undefined || tree.type[only] !== 'string';
   });
-  return first === -1 ? null : (statements[first] ?? null);
+  const end = first === -1 ? statements.length : first;
+  return { head: statements.slice(0, end), importsBefore: statements[end] ?? null };
 }

@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { ScopeReason, type FileScope } from '../../../src/protocol/contract.ts';
+import type { RelPath } from '../../../src/protocol/primitives.ts';
 import { attemptOutcomes, attemptPhases, sessionStates } from '../../../src/protocol/views.ts';
 import { possibleActions } from '../../../src/extension/possible-actions.ts';
 import { statusLine } from '../../../src/extension/status-line.ts';
@@ -6,7 +8,7 @@ import { healthTree } from '../../../src/extension/trees/health-tree.ts';
 import { belongsTo, sessionTree } from '../../../src/extension/trees/session-tree.ts';
 import { modelsTree } from '../../../src/extension/trees/models-tree.ts';
 import { treeChanges } from '../../../src/extension/trees/tree-changes.ts';
-import { node } from '../../../src/extension/trees/tree-node.ts';
+import { node, type TreeNode } from '../../../src/extension/trees/tree-node.ts';
 import { viewMessage } from '../../../src/extension/view-message.ts';
 import type { WindowState } from '../../../src/extension/window-state.ts';
 import { ids } from '../../fixtures/session.ts';
@@ -252,6 +254,43 @@ describe('the Sessions view', () => {
       windowState(sessionView({ candidates: [candidateView({ verdict: 'failed', verifications: [run] })] })),
     );
     expect(rowOf(tree, 'files changed').icon?.id).toBe('warning');
+  });
+
+  test('a verification says of each file whether it stayed within its symbols, and where not', () => {
+    const scope = {
+      path: 'src/usage.py' as RelPath,
+      symbols: [
+        { name: 'timestamp', exists: true },
+        { name: 'helper', exists: false },
+      ],
+      line: 3,
+      found: 'x = 2',
+      expected: 'x = 1',
+    };
+    const row = (outcome: FileScope['outcome'], reason: FileScope['reason']): TreeNode => {
+      const run = {
+        ...verificationView('failed'),
+        reasons: ['out-of-scope: src/usage.py (changed)'],
+        scope: [{ ...scope, outcome, reason }],
+      };
+      const candidates = [candidateView({ verdict: 'failed', verifications: [run] })];
+      const tree = rows(windowState(sessionView({ candidates })));
+      // The scope says it better than its reason does.
+      expect(everyRow(tree).some(({ label }) => label.startsWith('out of scope'))).toBe(false);
+      return rowOf(tree, 'Scope of src/usage.py');
+    };
+    expect(row('outside', 'changed')).toMatchObject({
+      description: 'outside of timestamp, new helper: line 3 is “x = 2”, it was “x = 1”',
+      icon: { id: 'error' },
+    });
+    expect(row('inside', null)).toMatchObject({
+      description: 'only timestamp, new helper changed',
+      icon: { id: 'pass' },
+    });
+    expect(row('not-checked', null).icon?.id).toBe('warning');
+    const words = new Set(ScopeReason.options.map((reason) => row('outside', reason).description));
+    // Two reasons are one thing to a person.
+    expect(words.size).toBe(ScopeReason.options.length - 1);
   });
 
   test('every state, phase and outcome has words of its own', () => {

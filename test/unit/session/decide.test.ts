@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Command } from '../../../src/server/session/commands.ts';
+import { evolve } from '../../../src/server/session/evolve.ts';
 import { leaseSlackMs } from '../../../src/server/session/decide.ts';
 import { next } from '../../../src/server/session/next.ts';
 import { mostInterrupted, recordedVerificationOf } from '../../../src/server/session/recovery-table.ts';
 import { interrupted } from '../../../src/server/session/state.ts';
-import { isOpen } from '../../../src/server/session/view.ts';
-import type { FencingToken } from '../../../src/protocol/primitives.ts';
+import { candidateView, isOpen } from '../../../src/server/session/view.ts';
+import type { FencingToken, RelPath } from '../../../src/protocol/primitives.ts';
 import {
   artefact,
   at,
@@ -347,6 +348,38 @@ describe('verification and decision', () => {
     expect(verified('failed').ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
     expect(verified('incomplete').ask(acceptance)).toMatchObject({ ok: false, refusal: { code: 'NotVerified' } });
     expect(verified('passed').ask(acceptance).ok).toBe(true);
+  });
+
+  it('refuses by its name what is out of scope, also where a run was written down as passed', () => {
+    const scope = [
+      {
+        path: 'src/usage.py' as RelPath,
+        symbols: [{ name: 'f', exists: true }],
+        outcome: 'outside' as const,
+        reason: 'changed' as const,
+        line: 3,
+        found: 'x = 2',
+        expected: 'x = 1',
+      },
+    ];
+    const request: Command = { kind: 'request-verification', run: ids.run, candidate: ids.candidate };
+    for (const result of ['failed', 'passed'] as const) {
+      const history = at('settled').do(request, { kind: 'start-verification', run: ids.run });
+      history.do({ kind: 'finish-verification', run: ids.run, result, reasons: [], checks: [], scope });
+      expect(candidateView(history.state, ids.candidate)?.verifications[0]?.scope).toEqual(scope);
+      expect(history.ask(acceptance)).toMatchObject({
+        ok: false,
+        refusal: { code: 'OutOfScope', message: expect.stringContaining('src/usage.py') as string },
+      });
+    }
+  });
+
+  it('a verification that was recorded before symbols could be named says nothing of them', () => {
+    const request: Command = { kind: 'request-verification', run: ids.run, candidate: ids.candidate };
+    const begun = at('settled').do(request, { kind: 'start-verification', run: ids.run });
+    const data = { run: ids.run, result: 'passed', reasons: [], checks: [] } as const;
+    const state = evolve(begun.state, { type: 'verification.done', data, at: 2000, seq: begun.state.seq + 1 });
+    expect(candidateView(state, ids.candidate)?.verifications[0]?.scope).toEqual([]);
   });
 
   it('a candidate that passed once and failed once is flaky and cannot be accepted', () => {

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { CheckResult, CommandEnd, FrozenCheck, TestSummary } from '../../../src/protocol/contract.ts';
+import type { CheckResult, CommandEnd, FileScope, FrozenCheck, TestSummary } from '../../../src/protocol/contract.ts';
+import type { RelPath } from '../../../src/protocol/primitives.ts';
 import { judgeBaseline, judgeCheck, judgeVerification } from '../../../src/server/verification/judge.ts';
 import type { RunFacts } from '../../../src/server/verification/judge.ts';
 
@@ -230,6 +231,28 @@ describe('the judgement of a verification', () => {
     ],
   ])('does not pass with %s', (_, facts, verdict, reasons) => {
     expect(judgeVerification(both, facts, [])).toEqual({ result: verdict, reasons });
+  });
+  const usage = 'src/usage.py' as RelPath;
+  const scoped = (outcome: FileScope['outcome'], reason: FileScope['reason'] = null): FileScope => ({
+    path: usage,
+    symbols: [{ name: 'f', exists: true }],
+    outcome,
+    reason,
+    line: null,
+    found: null,
+    expected: null,
+  });
+  it('is not passed by a file that left its symbols, whatever the checks say, nor by one that nobody compared', () => {
+    const facts = run([fixed, passing]);
+    expect(judgeVerification(both, facts, [scoped('inside')])).toEqual({ result: 'passed', reasons: [] });
+    expect(judgeVerification(both, facts, [scoped('outside', 'added')])).toEqual({
+      result: 'failed',
+      reasons: ['out-of-scope: src/usage.py (added)'],
+    });
+    expect(judgeVerification(both, facts, [scoped('not-checked')])).toEqual({
+      result: 'incomplete',
+      reasons: ['scope-not-checked: src/usage.py'],
+    });
   });
   it('asks for supplemental checks too', () => {
     expect(judgeVerification([...both, declared('hidden', null)], run([fixed, passing]), []).reasons).toEqual([
