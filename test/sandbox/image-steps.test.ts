@@ -199,6 +199,8 @@ open("/workspace/planted", "w").write("evil")`;
     expect(tool?.tail).not.toMatch(/ 4 .*executor\.cjs/);
     // Only the result is left, not the steps on the way.
     expect(await stepImages()).toEqual([]);
+    await current.call('image/prune', { preview: false, all: true });
+    expect(await traces()).toEqual([]);
   });
 });
 

@@ -6,12 +6,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import Docker from 'dockerode';
-import { extract, pack } from 'tar-stream';
+import { extract, pack, type Pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engineChoiceHere, engineHere } from '../../scripts/lib/engine-here.ts';
 import { root } from '../../scripts/lib/root.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
-import { listImages } from '../../src/server/image/image-inventory.ts';
+import { listImages, pruneImages } from '../../src/server/image/image-inventory.ts';
 import { planImage, type ImageTarget } from '../../src/server/image/image-plan.ts';
 import { Preparation } from '../../src/server/image/preparation.ts';
 import { needsOf } from '../../src/server/sandbox/elf-needs.ts';
@@ -22,6 +22,7 @@ import { defaultImage } from '../../src/server/sandbox/image.ts';
 import { followFile } from '../../src/server/sandbox/image-platform.ts';
 import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
 import { prepareImage } from '../../src/server/sandbox/image-preparation.ts';
+import { addEmpty, rootOwned } from '../../src/server/sandbox/tar-writing.ts';
 import { command, executorPath, pathOf, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
@@ -257,6 +258,42 @@ describe('what is in the engine', () => {
       return layerSizes(image);
     };
     expect(await listed()).toBe(false);
+  });
+});
+
+describe('an image that shares its layers with one of another home', () => {
+  it('is pruned all the same; what the other is built on stays', async () => {
+    const { engine } = bench;
+    const files = await base(plain, []);
+    const homes = [`${bench.homeId}-1`, `${bench.homeId}-2`] as const;
+    // The same packages by two lock files: the same bytes, and two images.
+    for (const homeId of homes) {
+      const write = async (layer: Pack) => {
+        await addEmpty(layer, { name: 'deps', mode: 0o755, type: 'directory', ...rootOwned });
+        return { files: 0, bytes: 0, tree: sha256('') };
+      };
+      const dependencies = { digest: sha256(homeId), write };
+      await prepareImage(engine, { base: files, ...standIn, executorPath, homeId, dependencies, log: () => {} });
+    }
+    const prune = (homeId: string) => {
+      const needs = { homeId, executor: sha256(''), current: null, bound: new Set<string>() };
+      return pruneImages(engine, needs, { all: true, setUp: false, preview: false }, () => {});
+    };
+    const left = async () =>
+      (await engine.images.list([`escrow.base=${files}`])).map(({ labels }) => labels['escrow.image']).toSorted();
+    try {
+      expect(await left()).toEqual(['dependencies', 'dependencies', 'flat', 'prepared', 'prepared']);
+      const { removed, kept, failed } = await prune(homes[0]);
+      expect([removed.map(({ kind }) => kind), failed]).toEqual([['prepared', 'dependencies'], []]);
+      expect(kept.filter(({ base: of, owner }) => of === files && owner === 'this-home')).toMatchObject([
+        { kind: 'flat', kept: 'below' },
+      ]);
+      expect(await left()).toEqual(['dependencies', 'flat', 'prepared']);
+    } finally {
+      await prune(homes[1]);
+      await prune(homes[0]);
+    }
+    expect(await left()).toEqual([]);
   });
 });
 

@@ -22,6 +22,7 @@ interface Layer {
 }
 
 interface Inventory {
+  readonly all: readonly ImageFacts[];
   readonly ours: readonly ImageFacts[];
   readonly layersOf: ReadonlyMap<string, readonly string[]>;
   readonly layers: ReadonlyMap<string, Layer>;
@@ -59,7 +60,7 @@ async function takeInventory(engine: ContainerEngine): Promise<Inventory> {
     layersOf.set(id, chain);
   }
   const ours = all.filter(({ id, labels }) => layersOf.has(id) && labels[labelKeys.product] === productLabel);
-  return { ours, layersOf, layers, inUse: await engine.images.inUse() };
+  return { all, ours, layersOf, layers, inUse: await engine.images.inUse() };
 }
 
 function kindOf({ labels }: ImageFacts): ImageView['kind'] {
@@ -88,7 +89,7 @@ interface Choice {
 
 /** Each of our images with the reason to keep it; null: it may go. Pure. */
 function judge(inventory: Inventory, needs: ImageNeeds, choice: Choice): ReadonlyMap<string, string | null> {
-  const { ours, inUse, layersOf } = inventory;
+  const { all, ours, inUse } = inventory;
   const verdicts = new Map<string, string | null>();
   for (const image of ours) {
     const owner = ownerOf(image, needs.homeId);
@@ -113,19 +114,14 @@ function judge(inventory: Inventory, needs: ImageNeeds, choice: Choice): Readonl
                 : null,
     );
   }
-  // What a kept image is built on stays; engines refuse it anyway.
-  for (const image of ours) {
-    if (verdicts.get(image.id) !== null) continue;
-    const own = layersOf.get(image.id) ?? [];
-    const top = own.at(-1);
-    const below = ours.some(
-      (other) =>
-        other.id !== image.id &&
-        verdicts.get(other.id) !== null &&
-        top !== undefined &&
-        layersOf.get(other.id)?.includes(top) === true,
-    );
-    if (below) verdicts.set(image.id, 'below');
+  // What a kept image is built on stays; engines refuse it anyway. Another one with the same layers is no reason: those
+  // of the same packages are the same in every home.
+  const parents = new Map(all.map(({ id, parent }) => [id, parent]));
+  for (const { id } of all) {
+    if (verdicts.get(id) === null) continue;
+    for (let below = parents.get(id) ?? null; below !== null; below = parents.get(below) ?? null) {
+      if (verdicts.get(below) === null) verdicts.set(below, 'below');
+    }
   }
   return verdicts;
 }

@@ -8,6 +8,8 @@ const commitMs = 300_000;
 
 export interface ImageFacts {
   readonly id: string;
+  /** Id of the image that it was built on, as the engine has it; null for one that was imported. */
+  readonly parent: string | null;
   readonly tags: readonly string[];
   readonly created: number;
   readonly size: number;
@@ -36,6 +38,7 @@ export class EngineImages {
     const found = listed.filter((image) => labels.every((label) => has(label, image.Labels as Record<string, string>)));
     return found.map((image) => ({
       id: image.Id,
+      parent: image.ParentId === '' ? null : image.ParentId.replace(/^(?:sha256:)?/, 'sha256:'),
       // Engines write a name for "no name".
       tags: (image.RepoTags ?? []).filter((tag) => tag !== '<none>:<none>'),
       created: image.Created,
