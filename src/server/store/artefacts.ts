@@ -6,7 +6,7 @@ import type Database from 'better-sqlite3';
 import { EscrowError } from '../../protocol/errors.ts';
 import { sha256 as hashOf } from '../../protocol/hash.ts';
 import { Sha256, type ArtefactRef } from '../../protocol/primitives.ts';
-import { guarded, storageFault } from './faults.ts';
+import { guarded, guardedRead, storageFault } from './faults.ts';
 import { nodeFiles, type FileLayer } from './file-layer.ts';
 import type { ArtefactStore } from './port.ts';
 
@@ -82,6 +82,9 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
   const totalOf = db.prepare<[], number>('SELECT COALESCE(SUM(size), 0) FROM artefact').pluck();
   const insert = db.prepare('INSERT INTO artefact (sha256, size, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING');
   const charge = db.prepare('INSERT INTO artefact_owner (owner, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING');
+
+  const kept = (hash: Sha256): { size: number } | undefined =>
+    guardedRead('looking for an artefact', () => rowOf.get(hash));
 
   /** Bytes on their way, by owner: part of the allowance. */
   const inFlight = new Map<string, number>();
@@ -248,7 +251,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     putAll,
 
     async get(hash): Promise<Uint8Array> {
-      const row = rowOf.get(hash);
+      const row = kept(hash);
       if (row === undefined) {
         const dropped = droppedOf.get(hash);
         if (dropped !== undefined) {
@@ -273,14 +276,14 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
         bytes = await files.read(fileOf(hash));
       } catch (error) {
         if (error instanceof Error && 'code' in error && error.code === 'ENOENT') throw damaged('missing');
-        throw storageFault(error, 'reading an artefact');
+        throw storageFault(error, 'reading an artefact', 'read');
       }
       if (bytes.byteLength !== row.size) throw damaged('size');
       if (hashOf(bytes) !== hash) throw damaged('hash');
       return bytes;
     },
 
-    has: (hash) => rowOf.get(hash) !== undefined,
+    has: (hash) => kept(hash) !== undefined,
     total: () => total,
 
     removed(hashes) {
@@ -324,7 +327,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       const faults: { sha256: Sha256; reason: string }[] = [];
       let checked = 0;
       for (let after = ''; ;) {
-        const page = pageOf.all(after);
+        const page = guardedRead('reading the list of artefacts', () => pageOf.all(after));
         for (const row of page) {
           const hash = Sha256.parse(row.sha256);
           checked += 1;

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { EscrowError } from '../../protocol/errors.ts';
-import { guarded } from './faults.ts';
+import { damaged, guarded } from './faults.ts';
 import { migrations as ownMigrations, type Migration } from './migrations.ts';
 
 /** Older versions can reset a WAL that is still needed (https://sqlite.org/wal.html, "WAL reset bug"). */
@@ -124,11 +124,6 @@ function quickCheck(db: Database.Database): void {
   if (clean && size > checkAlwaysBelow) return;
   const found = String(db.pragma('quick_check(1)', { simple: true }));
   if (found !== 'ok') {
-    throw new EscrowError(
-      'StorageUnwritable',
-      'The state database is damaged.',
-      'Restore a copy from the backups folder of the state folder.',
-      { reason: 'damaged', found },
-    );
+    throw damaged('checking the state database', { found });
   }
 }

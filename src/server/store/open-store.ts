@@ -9,7 +9,7 @@ import { createArtefactStore } from './artefacts.ts';
 import { backUp, previewBackup } from './backup.ts';
 import { ChainCheck, chainHash, chainStart, type EventRow } from './chain.ts';
 import { openDatabase } from './database.ts';
-import { guarded } from './faults.ts';
+import { guarded, guardedRead, storageFault } from './faults.ts';
 import type { Migration } from './migrations.ts';
 import {
   machineStream,
@@ -100,7 +100,7 @@ export function openStore(options: OpenStoreOptions): Store {
     return storeOver(db, options);
   } catch (error) {
     db.close();
-    throw error;
+    throw storageFault(error, 'opening the state database', 'read');
   }
 }
 
@@ -251,11 +251,14 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     return { stored, rows };
   });
 
+  const readLog = <T>(read: () => T): T => guardedRead('reading the evidence log', read);
+  const readViews = <T>(read: () => T): T => guardedRead('reading what is derived from the log', read);
+
   /** Read in pieces: the log of a long life does not fit into memory at once. */
   function* everyEvent(): Generator<EventRow> {
     let after = 0;
     for (;;) {
-      const rows = sinceRows.all(after, 2000);
+      const rows = readLog(() => sinceRows.all(after, 2000));
       yield* rows;
       const last = rows.at(-1);
       if (last === undefined) return;
@@ -268,7 +271,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
   );
   const recordedHead = (): string | undefined => {
-    const head = metaOf.get('head');
+    const head = readLog(() => metaOf.get('head'));
     return head === undefined ? undefined : String(head);
   };
 
@@ -292,9 +295,9 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
       return stored;
     },
 
-    load: (stream, afterVersion = 0) => loadRows.all(stream, afterVersion).map(toEvent),
-    since: (seq, limit) => sinceRows.all(seq, limit).map(toEvent),
-    streamSince: (stream, seq, limit) => streamSinceRows.all(stream, seq, limit).map(toEvent),
+    load: (stream, afterVersion = 0) => readLog(() => loadRows.all(stream, afterVersion)).map(toEvent),
+    since: (seq, limit) => readLog(() => sinceRows.all(seq, limit)).map(toEvent),
+    streamSince: (stream, seq, limit) => readLog(() => streamSinceRows.all(stream, seq, limit)).map(toEvent),
     head: () => head,
 
     onAppended(listener) {
@@ -305,7 +308,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     },
 
     view(kind, key) {
-      const row = oneView.get(kind, key);
+      const row = readViews(() => oneView.get(kind, key));
       return row === undefined ? undefined : toView(row);
     },
 
@@ -314,19 +317,21 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
       // Without a key, everything of that moment counts as seen.
       const after = filter.beforeKey ?? '\u{10ffff}';
       const limit = filter.limit ?? -1;
-      const rows =
-        filter.root === undefined
+      const { root } = filter;
+      const rows = readViews(() =>
+        root === undefined
           ? viewsOfKind.all(kind, before, after, kind, before, limit)
-          : viewsOfRoot.all(kind, filter.root, before, after, kind, filter.root, before, limit);
+          : viewsOfRoot.all(kind, root, before, after, kind, root, before, limit),
+      );
       return rows.map(toView);
     },
 
     // The name of a stream has an end that is lower than any other letter after the prefix.
-    streams: (prefix) => streamsFrom.all(prefix, `${prefix}\u{10ffff}`),
+    streams: (prefix) => readLog(() => streamsFrom.all(prefix, `${prefix}\u{10ffff}`)),
 
     reproject(projection, version, rows) {
       const name = `projection:${projection}`;
-      if (metaOf.get(name) === version) return;
+      if (readViews(() => metaOf.get(name)) === version) return;
       const write = db.transaction(() => {
         fence();
         for (const row of rows()) upsertView.run({ ...row, json: canonicalJson(row.json) });
@@ -347,7 +352,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
       const recorded = recordedHead();
       const check = new ChainCheck();
       for (let after = 0; after < upTo; after = check.events) {
-        const rows = sinceRows.all(after, Math.min(1000, upTo - after));
+        const rows = readLog(() => sinceRows.all(after, Math.min(1000, upTo - after)));
         for (const row of rows) check.add(row);
         if (rows.length === 0) break;
         await turn();
@@ -361,7 +366,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
         throw new EscrowError('WrongState', 'A backup is being made.', 'Let go of the bytes when it is done.');
       }
       if (event === undefined) {
-        const rows = soleOf.all(list, list);
+        const rows = readLog(() => soleOf.all(list, list));
         return { artefacts: rows.length, bytes: rows.reduce((sum, row) => sum + row.size, 0) };
       }
       const { stored, rows } = guarded('letting go of artefacts', () => letGoInTransaction.immediate(list, event));
@@ -373,7 +378,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
       return { artefacts: rows.length, bytes: rows.reduce((sum, row) => sum + row.size, 0) };
     },
 
-    previewBackup: () => previewBackup(db),
+    previewBackup: () => readLog(() => previewBackup(db)),
     async backUp(folder) {
       backups += 1;
       try {

@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sha256 } from '../../../src/protocol/hash.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
-import { machineStream, type Store, type ViewRow } from '../../../src/server/store/port.ts';
+import { machineStream, type Store } from '../../../src/server/store/port.ts';
 import { allowWrites, canRefuseWrites, refuseWrites } from '../../fixtures/failing-writes.ts';
+import { prepareStore, seenOf, storeWrites } from '../../fixtures/store-writes.ts';
 
 const ioError = { code: 'StorageUnwritable', details: { cause: expect.stringMatching(/^SQLITE_IOERR/) } };
 /** A third of a frame of the log: heads and pages are cut, and whole ones are followed by none. */
@@ -25,54 +25,13 @@ afterEach(() => {
   rmSync(home, { recursive: true, force: true });
 });
 
-const row = (json: ViewRow['json']): ViewRow => ({
-  kind: 'session',
-  key: 'k',
-  root: '/r',
-  createdAt: 1,
-  updatedAt: 1,
-  json,
-});
-const large = 'x'.repeat(9000);
-const kept = Buffer.from('kept');
-const bytes = Buffer.from('evidence');
-
-/** All that a reader could see of a write. */
-const seen = (of: Store) => ({
-  head: of.head(),
-  events: of.since(0, 100),
-  view: of.view('session', 'k'),
-  artefacts: [kept, bytes].map((one) => of.artefacts.has(sha256(one))),
-});
-
-type Write = (of: Store) => unknown;
-const writes: readonly (readonly [string, Write])[] = [
-  [
-    'events with their view',
-    (of) =>
-      of.append(
-        'a',
-        1,
-        [
-          { type: 'two', data: large },
-          { type: 'three', data: 3 },
-        ],
-        () => [row('new')],
-      ),
-  ],
-  ['a projection', (of) => of.reproject('p', 2, () => [row(large)])],
-  ['the row of an artefact', (of) => of.artefacts.put(bytes, 'b')],
-  ['letting go of an artefact', (of) => of.letGo(['o'], { type: 'let-go', data: large })],
-];
-
 describe.skipIf(!canRefuseWrites)('a write that the system refuses', () => {
-  test.each(writes)('of %s is a named fault at every place, and changes nothing', async (_, write) => {
+  test.each(storeWrites)('of %s is a named fault at every place, and changes nothing', async (_, write) => {
     store = openStore({ home, now: () => 1 });
-    store.append('a', 0, [{ type: 'one', data: 1 }], () => [row('old')]);
-    await store.artefacts.put(kept, 'o');
+    await prepareStore(store);
     let told = 0;
     store.onAppended(() => (told += 1));
-    const before = seen(store);
+    const before = seenOf(store);
     const from = statSync(path.join(home, 'escrow.db-wal')).size;
     const attempt = async (of: Store, place: number): Promise<unknown> => {
       refuseWrites(process.pid, from + place);
@@ -88,19 +47,19 @@ describe.skipIf(!canRefuseWrites)('a write that the system refuses', () => {
     let place = 0;
     for (let fault = await attempt(store, place); fault !== undefined; fault = await attempt(store, place)) {
       expect(fault, `at ${place}`).toMatchObject(ioError);
-      expect(seen(store), `at ${place}`).toEqual(before);
+      expect(seenOf(store), `at ${place}`).toEqual(before);
       expect(told).toBe(0);
       place += stride;
     }
     // At least one page was refused at its head, in it and at its end.
     expect(place / stride).toBeGreaterThanOrEqual(3);
-    const after = seen(store);
+    const after = seenOf(store);
     expect(after).not.toEqual(before);
     expect(store.verifyChains()).toEqual([]);
     // What is on the disk is what was said.
     store.close();
     store = openStore({ home, now: () => 1 });
-    expect(seen(store)).toEqual(after);
+    expect(seenOf(store)).toEqual(after);
     expect(store.verifyChains()).toEqual([]);
   });
 
