@@ -280,7 +280,7 @@ describe('an image that shares its layers with one of another home', () => {
       return pruneImages(engine, needs, { all: true, setUp: false, preview: false }, () => {});
     };
     const left = async () =>
-      (await engine.images.list([`escrow.base=${files}`])).map(({ labels }) => labels['escrow.image']).toSorted();
+      (await engine.images.list([`escrow.base=${files}`])).map(({ labels }) => labels['escrow.image'] ?? '').toSorted();
     try {
       expect(await left()).toEqual(['dependencies', 'dependencies', 'flat', 'prepared', 'prepared']);
       const { removed, kept, failed } = await prune(homes[0]);

@@ -4,8 +4,13 @@ import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
 beforeAll(() => ensureSandboxImage(), 120_000);
 
-test('a run ended by SIGKILL leaves no sandbox of its own service, and no disk mounted', () =>
+test('a run ended by SIGKILL leaves no sandbox of its own service, no image, and no disk mounted', () =>
   nothingIsLeftOf('sandboxes', 'SIGKILL'));
+
+test.runIf(process.platform === 'linux' && process.getuid?.() === 0)(
+  'a run ended by SIGKILL leaves no user of this system that it made',
+  () => nothingIsLeftOf('user', 'SIGKILL'),
+);
 
 test.each(['SIGTERM', 'SIGKILL'] as const)('a run ended by %s leaves no Kernel and nothing of its attempt', (signal) =>
   nothingIsLeftOf('attempt', signal),
