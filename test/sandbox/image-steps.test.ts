@@ -237,6 +237,21 @@ describe('what steps write to the engine’s disk', () => {
     await expect(steps(endless)).rejects.toMatchObject(overDisk);
     expect(await traces()).toEqual([]);
   });
+  it('can’t be reserved without being written, however a program asks for it', async () => {
+    const reserve = ['sh', '-c', 'touch /b; fallocate -l 200M /a; fallocate -n -l 8G /b; du -k /a /b; exit 3'];
+    const failed = await steps(reserve).catch((error: unknown) => error as { details: { output: string } });
+    const { output } = (failed as { details: { output: string } }).details;
+    expect(output.match(/n(?:ot |)supported/g)).toHaveLength(2);
+    expect(output).toMatch(/^0\s+\/a\n0\s+\/b$/m);
+    // What programs do then: they write, up to the limit of a file, which is over the bound.
+    const written = [
+      'python3',
+      '-c',
+      'import os; os.posix_fallocate(os.open("/c", os.O_CREAT | os.O_RDWR), 0, 200000000)',
+    ];
+    await expect(steps(written)).rejects.toMatchObject(overDisk);
+    expect(await traces()).toEqual([]);
+  });
   it('also where it was over before anybody looked, or together with an earlier one', async () => {
     await expect(steps(writes(60))).rejects.toMatchObject(overDisk);
     await expect(steps(writes(25), writes(25))).rejects.toMatchObject(overDisk);

@@ -7,8 +7,8 @@ import type { ContainerEngine, CreateOptions } from './engine.ts';
 import { labelKeys, productLabel } from './labels.ts';
 import { podmanHost, seccompFile } from './podman.ts';
 import type { ImageWanted } from './port.ts';
-import { seccompOption } from './seccomp.ts';
-import { engineDisk, excessOf, watchWritten, type Excess, type WrittenLimit } from './written-disk.ts';
+import { stepSeccompOption } from './seccomp.ts';
+import { engineDisk, lookAtWritten, watchWritten, type Excess, type WrittenLimit } from './written-disk.ts';
 
 const mebibyte = 1024 * 1024;
 /** Installing from a distribution's packages takes minutes; a step that needs longer hangs. */
@@ -72,7 +72,7 @@ async function runStep(
   limit: WrittenLimit,
 ): Promise<{ readonly id: string; readonly bytes: number }> {
   const { engine, signal } = run;
-  const id = await engine.create(await stepOptions(run, image, step));
+  const id = await engine.create(await stepOptions(run, image, step, limit.bytes));
   const stop = new AbortController();
   const kill = (): void => void engine.kill(id).catch(() => {});
   signal.addEventListener('abort', kill, { once: true });
@@ -99,9 +99,9 @@ async function runStep(
     }
     stop.abort();
     // What is kept is looked at once nobody writes any more.
-    const excess = (await watching) ?? (seen === undefined ? null : await excessOf(engine, id, limit));
-    if (excess !== null) throw overDisk(step.argv, excess, run.maxBytes, output);
-    if (seen === undefined || seen.running || seen.exitCode !== 0) {
+    const look = (await watching) ?? (seen === undefined ? null : await lookAtWritten(engine, id, limit));
+    if (look !== null && look.kind !== 'within') throw overDisk(step.argv, look, run.maxBytes, output);
+    if (look === null || seen === undefined || seen.running || seen.exitCode !== 0) {
       const how =
         seen?.running === true ? 'did not end in time' : `ended with exit code ${seen?.exitCode ?? 'unknown'}`;
       throw new EscrowError(
@@ -113,13 +113,12 @@ async function runStep(
         { argv: [...step.argv], output: output.slice(-8192) },
       );
     }
-    const bytes = await engine.writtenBytes(id);
     const made = await engine.images.commit(id, null, {
       [labelKeys.product]: productLabel,
       [labelKeys.image]: 'steps',
       [labelKeys.owner]: run.preparer,
     });
-    return { id: made, bytes };
+    return { id: made, bytes: look.bytes };
   } finally {
     stop.abort();
     // Whatever came of it: an engine may wait for somebody to read what it was asked to attach.
@@ -151,7 +150,12 @@ function overDisk(argv: readonly string[], excess: Excess, maxBytes: number, out
       );
 }
 
-async function stepOptions(run: OpaqueRun, image: string, step: ImageWanted['steps'][number]): Promise<CreateOptions> {
+async function stepOptions(
+  run: OpaqueRun,
+  image: string,
+  step: ImageWanted['steps'][number],
+  mayWrite: number,
+): Promise<CreateOptions> {
   const [program = '', ...args] = step.argv;
   const host: CreateOptions['HostConfig'] = {
     NetworkMode: step.network ? 'default' : 'none',
@@ -160,7 +164,7 @@ async function stepOptions(run: OpaqueRun, image: string, step: ImageWanted['ste
     CapDrop: ['ALL'],
     // What package managers need to put files of other owners in place.
     CapAdd: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'FSETID', 'SETGID', 'SETUID'],
-    SecurityOpt: ['no-new-privileges', seccompOption],
+    SecurityOpt: ['no-new-privileges', stepSeccompOption],
     IpcMode: 'private',
     Memory: 4096 * mebibyte,
     MemorySwap: 4096 * mebibyte,
@@ -170,6 +174,8 @@ async function stepOptions(run: OpaqueRun, image: string, step: ImageWanted['ste
       { Name: 'nofile', Soft: 4096, Hard: 4096 },
       { Name: 'nproc', Soft: 4096, Hard: 4096 },
       { Name: 'core', Soft: 0, Hard: 0 },
+      // No single file is much more than all of them may be; one that reaches this is over the bound, and told so.
+      { Name: 'fsize', Soft: mayWrite + mebibyte, Hard: mayWrite + mebibyte },
     ],
     Binds: [],
     Devices: [],
@@ -190,6 +196,6 @@ async function stepOptions(run: OpaqueRun, image: string, step: ImageWanted['ste
     AttachStdout: true,
     AttachStderr: true,
     NetworkDisabled: !step.network,
-    HostConfig: podman ? podmanHost(host, await seccompFile(run.folder)) : host,
+    HostConfig: podman ? podmanHost(host, await seccompFile(run.folder, stepSeccompOption)) : host,
   };
 }

@@ -2,9 +2,10 @@ import { readFile, writeFile, rename } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { ContainerEngine, CreateOptions, InspectedContainer } from './engine.ts';
+import { sha256 } from '../../protocol/hash.ts';
 import { labelKeys, type Labels } from './labels.ts';
 import { tmpfsOptions, type SandboxProfile, type TmpfsLimit } from './profile.ts';
-import { seccompDigest, seccompOption } from './seccomp.ts';
+import { seccompOption } from './seccomp.ts';
 
 /**
  * What Podman wants otherwise than Docker, measured on 4.3: the filter as a file's path; no `nr_inodes` for a tmpfs,
@@ -46,7 +47,7 @@ const ownNamespaces = { PidMode: 'private', UTSMode: 'private' };
  */
 export function podmanHost(host: CreateOptions['HostConfig'], seccompPath: string): CreateOptions['HostConfig'] {
   const security = ((host?.SecurityOpt ?? []) as string[]).map((option) =>
-    option === seccompOption ? `seccomp=${seccompPath}` : option,
+    option.startsWith('seccomp={') ? `seccomp=${seccompPath}` : option,
   );
   return { ...host, SecurityOpt: security, ...ownNamespaces };
 }
@@ -139,10 +140,10 @@ async function securityInDockersWords(option: string): Promise<string> {
   return `seccomp=${text}` === seccompOption ? seccompOption : option;
 }
 
-/** Writes the filter where Podman can read it, once; the name is its digest. Returns the path. */
-export async function seccompFile(folder: string): Promise<string> {
-  const path = join(folder, `seccomp-${seccompDigest.slice(0, 16)}.json`);
-  const text = seccompOption.slice('seccomp='.length);
+/** Writes a filter where Podman can read it, once; the name is its digest. Returns the path. */
+export async function seccompFile(folder: string, option: string = seccompOption): Promise<string> {
+  const text = option.slice('seccomp='.length);
+  const path = join(folder, `seccomp-${sha256(text).slice(0, 16)}.json`);
   if ((await readFile(path, 'utf8').catch(() => '')) === text) return path;
   const beside = `${path}.${randomBytes(6).toString('hex')}`;
   // No secret, and an engine without root may be another user's.

@@ -46,3 +46,19 @@ test('what a step writes is looked at again where an engine did not answer, and 
   });
   expect(await watchWritten(engine, 'id', limit, AbortSignal.abort())).toBeNull();
 });
+
+test('what a step writes is looked at early, once so much less is free that it could be too much', async () => {
+  const looks: number[] = [];
+  const free = [1000, 999, 995, 989, 989];
+  const engine = {
+    // Two at first, then more than may be.
+    writtenBytes: async () => {
+      looks.push(free.length);
+      return looks.length === 1 ? 2 : 13;
+    },
+  } as unknown as OpaqueRun['engine'];
+  const limit = { bytes: 12, reserve: 100, free: async () => free.shift() ?? null };
+  expect(await watchWritten(engine, 'id', limit, AbortSignal.timeout(20_000))).toEqual({ kind: 'written', bytes: 13 });
+  // The second look came at the third glance, when eleven more were gone and ten were left.
+  expect(looks).toEqual([4, 0]);
+});
