@@ -158,7 +158,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
         runAgent,
         contractOf: (state) => contracts.get(state.contractDigest, state.root).contract,
         scopeOf: (contract) => scopeGuard(contract, scope, (entry) => store.artefacts.get(entry.sha256)),
-        specFor: (state, open, contract) => attemptSpec(state, open, contract, contracts),
+        specFor: (state, open, contract) =>
+          attemptSpec(state, open, contract, contracts, store.artefacts.room(state.id)),
         candidateOf,
         epoch: store.epoch,
         unrecorded: () => broadcast('status', null),

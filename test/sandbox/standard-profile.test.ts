@@ -1,7 +1,8 @@
 // Profile `standard`: its numbers by real attempts, and the limits read back as for `bounded`.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox } from '../../src/server/sandbox/port.ts';
-import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
+import { bytesOf, file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
 let sandbox: Sandbox | undefined;
@@ -91,5 +92,31 @@ except OSError as e: print("refused", made)`,
     expect(await said('not-scratch')).toContain('Permission');
     await sandbox.quiesce();
     expect(await sandbox.collect()).toMatchObject({ state: 'complete', violations: [], auditLog: expect.anything() });
+  });
+});
+
+describe('what may be kept of a session', () => {
+  it('bounds what changed files may have together, said at the write and not at the end', async () => {
+    const [a, b] = [pathOf('src/a.txt'), pathOf('src/b.txt')];
+    const old = 'old and long enough to be more than may change';
+    sandbox = await bench.provision({
+      profile: 'standard',
+      files: [file('src/a.txt', old), file('src/b.txt', 'b')],
+      writable: [a, b],
+      mayChange: 10,
+    });
+    const write = (path: typeof a, text: string, before: string) => sandbox?.write(path, bytesOf(text), sha256(before));
+    await expect(write(a, '12345678901', old)).rejects.toMatchObject({
+      code: 'too-large',
+      message: expect.stringContaining('10 more can be kept'),
+    });
+    await write(a, '1234567890', old);
+    await expect(write(b, 'x', 'b')).rejects.toMatchObject({ code: 'too-large' });
+    await write(a, '123', '1234567890');
+    await write(b, '1234567', 'b');
+    // As it was placed, it is nothing that has to be kept again.
+    await write(a, old, '123');
+    await write(b, '1234567890', '1234567');
+    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
   });
 });

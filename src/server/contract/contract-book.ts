@@ -12,7 +12,8 @@ type FreezeRecord = Omit<ContractView, 'baseline'>;
 /** Files that are written or read at once: twice what the thread pool takes. */
 const filesAtOnce = 8;
 
-const streamOf = (digest: ContractDigest): string => `contract:${digest}`;
+/** The stream of a contract's record, and the owner of its snapshot's bytes. */
+export const contractStream = (digest: ContractDigest): string => `contract:${digest}`;
 /** One contract may be frozen in several folders: each is its own record, the digest and the baseline are shared. */
 const recordKey = (digest: ContractDigest, root: string): string => `${digest}:${sha256(root)}`;
 
@@ -35,7 +36,7 @@ export class ContractBook {
   async record(frozen: Frozen, base: FreezeRecord['base'] | null = null): Promise<ContractView> {
     const { contract, digest, root, path, sourceSha256 } = frozen;
     const all = [...frozen.bytes.values(), ...frozen.supplementalBytes.values(), ...frozen.imageBytes.values()];
-    await this.#store.artefacts.putAll(all, streamOf(digest));
+    await this.#store.artefacts.putAll(all, contractStream(digest));
     const known = this.#store.view('contract', recordKey(digest, root));
     const before = known === undefined ? undefined : (known.json as unknown as FreezeRecord);
     const sameBase = base === null || before?.base?.digest === base.digest;
@@ -203,7 +204,7 @@ export class ContractBook {
 
   #records(digest: ContractDigest): readonly FreezeRecord[] {
     const latest = new Map<string, FreezeRecord>();
-    for (const { type, data } of this.#store.load(streamOf(digest))) {
+    for (const { type, data } of this.#store.load(contractStream(digest))) {
       if (type === 'contract.frozen') {
         const record = data as unknown as FreezeRecord;
         latest.set(record.root, record);
@@ -221,7 +222,7 @@ export class ContractBook {
   }
 
   #append(digest: ContractDigest, event: NewEvent, rows: readonly ViewRow[]): void {
-    const stream = streamOf(digest);
+    const stream = contractStream(digest);
     this.#store.append(stream, this.#store.load(stream).length, [event], () => rows);
   }
 }

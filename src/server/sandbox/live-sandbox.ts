@@ -32,6 +32,8 @@ export interface LiveSandboxParts {
   /** What was placed, by hash. */
   readonly baseline: readonly FileEntry[];
   readonly limits: readonly LimitReceipt[];
+  /** Bytes that changed files may have together. */
+  readonly mayChange: number;
   /** What is recorded of the container's use so far. */
   readonly recording: () => MonitorRecording | null;
 }
@@ -48,6 +50,8 @@ export class LiveSandbox implements Sandbox {
   readonly #known: ReadonlySet<string>;
   /** Of the writable files, as they were placed or written last. */
   readonly #sizes: Map<RelPath, number>;
+  /** Of those that differ from what was placed. */
+  readonly #changed = new Map<RelPath, number>();
   #quiet: boolean | undefined;
   /** Commands take turns: the supervisor runs one at a time. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -90,10 +94,13 @@ export class LiveSandbox implements Sandbox {
     if (!this.#writable.has(path)) await this.#denied(`write ${path}`, 'not a writable file');
     if (bytes.length > channelBounds.fileBytes) throw new SandboxFault('too-large', tooLarge(path, bytes.length));
     const parameters = { path, expected, size: bytes.length, sha256: sha256(bytes) };
+    const grown = this.#grown(path, parameters.sha256, bytes.length);
     const { result } = await this.#ask('write', parameters, { payload: bytes }, signal);
     if (result.sha256 !== parameters.sha256)
       throw new SandboxFault('channel', 'other bytes were written than were sent');
     this.#sizes.set(path, bytes.length);
+    if (grown === 0) this.#changed.delete(path);
+    else this.#changed.set(path, grown);
     return { sha256: result.sha256 };
   }
 
@@ -208,6 +215,23 @@ export class LiveSandbox implements Sandbox {
     } finally {
       signal?.removeEventListener('abort', cancel);
     }
+  }
+
+  /**
+   * How many bytes of a file would be other than what was placed: all, or none. Throws SandboxFault `too-large` where
+   * those of all files would be more than may be kept: said now, since it would cost the whole attempt at its end.
+   */
+  #grown(path: RelPath, digest: Sha256, size: number): number {
+    const placed = this.#parts.baseline.find((entry) => entry.path === path);
+    if (placed?.sha256 === digest) return 0;
+    let sum = size;
+    for (const [other, bytes] of this.#changed) if (other !== path) sum += bytes;
+    const { mayChange } = this.#parts;
+    if (sum <= mayChange) return size;
+    throw new SandboxFault(
+      'too-large',
+      `${path}: the changed files would have ${sum} bytes together; of this session ${mayChange} more can be kept`,
+    );
   }
 
   #expectedBytes(): number {

@@ -61,6 +61,8 @@ export interface SandboxSpec {
   /** Folders `node_modules` that are filled with links to the image's packages. */
   readonly modules?: readonly RelPath[];
   readonly commands: readonly CommandSpec[];
+  /** Bytes that the files which differ from what was placed may have together; left out: what there is room for. */
+  readonly mayChange?: number;
 }
 
 /** Facts on the way to a usable sandbox, each awaited before the next step so that it can be made durable. */

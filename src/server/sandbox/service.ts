@@ -200,6 +200,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline,
             limits,
+            mayChange: spec.mayChange ?? Infinity,
             recording: () => watches.recording(engineId),
           });
         } catch (error) {
@@ -244,6 +245,8 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline: entriesOf(spec.files),
             limits: [],
+            // For its end: nobody writes through it.
+            mayChange: 0,
             recording: () => watches.recording(found.id),
           });
         } catch (error) {

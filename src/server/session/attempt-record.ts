@@ -2,6 +2,7 @@ import { EscrowError } from '../../protocol/errors.ts';
 import type { ArtefactRef, AttemptId, SessionId } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { AgentFact } from '../agent/port.ts';
+import { contractStream } from '../contract/contract-book.ts';
 import type { Logger } from '../log.ts';
 import type { Collection, MonitorRecording } from '../sandbox/port.ts';
 import type { ArtefactStore } from '../store/port.ts';
@@ -83,7 +84,9 @@ export class AttemptRecord {
   /** Makes collected bytes durable before anything ends the container. Throws EscrowError StorageFull, StorageUnwritable. */
   async collection(collection: Collection): Promise<CollectionRecord> {
     const bytes = collection.files.map((file) => file.bytes);
-    const refs = await this.#deps.artefacts.putAll(bytes, this.session);
+    // What is as it was in the snapshot is kept by the contract.
+    const contract = contractStream(this.whole.contractDigest);
+    const refs = await this.#deps.artefacts.putAll(bytes, this.session, contract);
     const files = collection.files.flatMap(({ path, mode }, n) => {
       const ref = refs[n];
       return ref === undefined ? [] : [{ path, mode, ref }];

@@ -9,12 +9,20 @@ export function containerName(purpose: SandboxSpec['purpose'], owner: string): s
   return `escrow-${purpose}-${owner.replace('_', '-')}`;
 }
 
-/** The sandbox of an attempt: the whole snapshot, the contract's scope, and only the visible checks as commands. */
+/** Of what may still be kept of a session, left for the rest of the attempt's evidence: requests, answers, audit, monitor. */
+const evidenceShare = 0.25;
+const evidenceBytes = 32 * 1024 * 1024;
+
+/**
+ * The sandbox of an attempt: the whole snapshot, the contract's scope, and only the visible checks as commands. `room`:
+ * bytes that may still be kept of its session.
+ */
 export async function attemptSpec(
   state: SessionState,
   attempt: AttemptState,
   contract: FrozenContract,
   contracts: ContractBook,
+  room: number,
 ): Promise<SandboxSpec> {
   return {
     name: containerName('attempt', attempt.id),
@@ -29,6 +37,7 @@ export async function attemptSpec(
     writable: contract.writable.map((w) => w.path),
     scratch: contract.scratch,
     modules: moduleFolders(contract),
+    mayChange: Math.floor(room - Math.min(evidenceBytes, room * evidenceShare)),
     commands: contract.checks
       .filter((check) => check.kind === 'acceptance')
       .map(({ id, argv, timeoutS, captureKiB, env }) => ({

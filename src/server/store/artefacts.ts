@@ -44,7 +44,9 @@ const allowanceSpent = (owner: string, used: number, wanted: number, allowance: 
   new EscrowError(
     'StorageFull',
     `The evidence of ${owner} would be larger than its allowance of ${allowance} bytes.`,
-    'Start a new session; nothing that was kept is deleted to make room.',
+    wanted > allowance
+      ? `What one attempt writes may be ${allowance} bytes at most: let fewer or smaller files be written.`
+      : 'Start a new session; nothing that was kept is deleted to make room.',
     { reason: 'allowance', owner, used, wanted, allowance },
   );
 
@@ -181,8 +183,11 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     }
   };
 
-  const put = async (items: readonly Item[], owner: string): Promise<void> => {
-    const wanted = items.filter(({ hash }) => owned.get(owner, hash) === undefined);
+  const put = async (items: readonly Item[], owner: string, sharedWith: string | undefined): Promise<void> => {
+    const keptBy = (who: string, hash: Sha256): boolean => owned.get(who, hash) !== undefined;
+    const wanted = items.filter(
+      ({ hash }) => !keptBy(owner, hash) && (sharedWith === undefined || !keptBy(sharedWith, hash)),
+    );
     if (wanted.length === 0) return;
     const size = wanted.reduce((sum, { bytes }) => sum + bytes.byteLength, 0);
     admit(owner, size);
@@ -205,7 +210,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
   };
 
   /** Those of one batch; what another call is putting for the same owner right now is waited for. */
-  const putBatch = async (batch: readonly Item[], owner: string): Promise<void> => {
+  const putBatch = async (batch: readonly Item[], owner: string, sharedWith: string | undefined): Promise<void> => {
     const keyOf = ({ hash }: Item): string => `${hash} ${owner}`;
     const fresh = new Map<string, Item>();
     const same: Promise<void>[] = [];
@@ -214,7 +219,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       if (work === undefined) fresh.set(keyOf(item), item);
       else same.push(work);
     }
-    const work = put([...fresh.values()], owner).catch((error: unknown) => {
+    const work = put([...fresh.values()], owner, sharedWith).catch((error: unknown) => {
       throw storageFault(error, 'keeping an artefact');
     });
     for (const key of fresh.keys()) putting.set(key, work);
@@ -225,7 +230,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     }
   };
 
-  const putAll = async (list: readonly Uint8Array[], owner: string): Promise<readonly ArtefactRef[]> => {
+  const putAll: ArtefactStore['putAll'] = async (list, owner, sharedWith) => {
     const refs: ArtefactRef[] = [];
     for (let from = 0; from < list.length;) {
       const batch: Item[] = [];
@@ -237,7 +242,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
         refs.push({ sha256: hash, size: bytes.byteLength });
         size += bytes.byteLength;
       }
-      await putBatch(batch, owner);
+      await putBatch(batch, owner, sharedWith);
     }
     return refs;
   };
@@ -249,6 +254,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       return ref;
     },
     putAll,
+    room: (owner) => Math.max(0, allowanceOf(owner) - usedBy(owner) - (inFlight.get(owner) ?? 0)),
 
     async get(hash): Promise<Uint8Array> {
       const row = kept(hash);

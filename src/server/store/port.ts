@@ -122,9 +122,11 @@ export interface ArtefactStore {
   put(bytes: Uint8Array, owner: string): Promise<ArtefactRef>;
   /**
    * The same of many, in their order, with fewer waits for the disk; they must not change until it is over. Where it
-   * throws, those of batches that were kept before are charged.
+   * throws, those of batches that were kept before are charged. What `sharedWith` keeps already is not charged again.
    */
-  putAll(list: readonly Uint8Array[], owner: string): Promise<readonly ArtefactRef[]>;
+  putAll(list: readonly Uint8Array[], owner: string, sharedWith?: string): Promise<readonly ArtefactRef[]>;
+  /** Bytes that may still be kept for an owner. */
+  room(owner: string): number;
   /** Re-hashed on read. Throws EscrowError NotFound, ArtefactDamaged. */
   get(sha256: Sha256): Promise<Uint8Array>;
   has(sha256: Sha256): boolean;

@@ -102,6 +102,7 @@ async function sandboxOver(supervisor: Supervisor): Promise<LiveSandbox> {
     policy: { readable: [path], writable: [], scratch: [], commands: [] },
     baseline: [file],
     limits: [],
+    mayChange: Infinity,
     recording: () => null,
   });
 }

@@ -161,6 +161,21 @@ test('many that together are more than the allowance are not begun; beside other
   await expect(store.artefacts.put(half(3), 'a')).rejects.toMatchObject({ details: { used: 800 } });
 });
 
+test('what somebody else keeps already is not charged to who shares it, and what is left is told', async () => {
+  const snapshot = [new Uint8Array(300).fill(1), new Uint8Array(300).fill(2)];
+  await store.artefacts.putAll(snapshot, 'contract:x');
+  const changed = new Uint8Array(900).fill(3);
+  expect(store.artefacts.room('ses')).toBe(1000);
+  const refs = await store.artefacts.putAll([...snapshot, changed], 'ses', 'contract:x');
+  expect(refs.map(({ size }) => size)).toEqual([300, 300, 900]);
+  expect(store.artefacts.room('ses')).toBe(100);
+  // Without that, all of it counts (control).
+  await expect(store.artefacts.putAll([...snapshot, changed], 'other')).rejects.toMatchObject({
+    code: 'StorageFull',
+    next: expect.stringContaining('1000 bytes at most'),
+  });
+});
+
 test('what was let go is room again', async () => {
   await store.artefacts.put(new Uint8Array(900), 'o');
   await store.letGo(['o'], { type: 'let-go', data: {} });
