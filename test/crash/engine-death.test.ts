@@ -1,12 +1,10 @@
 // The container engine stops, is killed and comes back, in the middle of a real attempt: on an engine of our own.
-import { mkdtemp, rm } from 'node:fs/promises';
-import os from 'node:os';
-import path from 'node:path';
+import { rm } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
 import type { SessionView } from '../../src/protocol/views.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
-import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
+import { heldAttempt, prepareContract, sessionAt, settled, turns } from '../fixtures/journey.ts';
 import { endKernel, eventually, makeHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 import { privateEngine, type PrivateEngine } from '../fixtures/private-engine.ts';
@@ -18,7 +16,6 @@ let repo: ExampleRepo;
 let home: string;
 let digest: ContractDigest;
 let kernel: TestKernel;
-const folders: string[] = [];
 
 const start = async (): Promise<void> => {
   kernel = await startTestKernel({ home, entry: bundles.entry, environment: { ESCROW_ENGINE_HOST: engine.host } });
@@ -38,22 +35,12 @@ beforeAll(async () => {
 afterAll(async () => {
   await endKernel(home);
   await engine.dispose();
-  for (const folder of [home, ...folders]) await rm(folder, { recursive: true, force: true });
+  await rm(home, { recursive: true, force: true });
   await repo.dispose();
   await bundles.dispose();
 }, 60_000);
 
-async function heldAttempt(): Promise<SessionView> {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-hold-'));
-  folders.push(folder);
-  const script = await writeScript(folder, 'held', [
-    turns.view,
-    turns.edit,
-    { ...turns.finish, holdUntilFile: path.join(folder, 'never') },
-  ]);
-  const { session } = await startSession(kernel.kernel, digest, script, { attempts: 1, control: false });
-  return sessionAt(kernel.kernel, session.id, 'in its third turn', (v) => v.attempts[0]?.requests === 3);
-}
+const atWork = () => heldAttempt(kernel.kernel, digest, home, [[turns.view, turns.edit], turns.finish], false);
 const pending = (view: SessionView): boolean => view.attempts[0]?.phase === 'cancellation_pending';
 const at = (id: SessionId, what: string, there: (view: SessionView) => boolean, ms?: number): Promise<SessionView> =>
   sessionAt(kernel.kernel, id, what, there, ms);
@@ -73,7 +60,7 @@ async function lookUntil(id: SessionId, there: (view: SessionView) => boolean): 
 }
 
 it('dead for a while: pending is said, never settled without a sight; a restarted Kernel too; then confirmed', async () => {
-  const held = await heldAttempt();
+  const held = await atWork();
   await engine.kill();
   const waiting = await at(held.id, 'pending', pending);
   expect(waiting.attempts[0]?.pending?.waitingFor).toMatch(/^container_engine/);
@@ -109,7 +96,7 @@ it('dead for a while: pending is said, never settled without a sight; a restarte
 }, 120_000);
 
 it('stopped in order: it ends the containers itself; that is one observation, and what was in them is lost', async () => {
-  const held = await heldAttempt();
+  const held = await atWork();
   await engine.stop();
   await engine.start();
   const view = await lookUntil(held.id, settled);
@@ -125,7 +112,7 @@ it('stopped in order: it ends the containers itself; that is one observation, an
 // Takes a minute and more of real silence.
 if (process.env['ESCROW_TEST_FULL'] === '1') {
   it('stalled, accepting and never answering: silence is noticed, nothing is claimed, and it ends once it answers', async () => {
-    const held = await heldAttempt();
+    const held = await atWork();
     engine.stall();
     try {
       const waiting = await at(held.id, 'pending', pending, 150_000);
@@ -145,7 +132,7 @@ if (process.env['ESCROW_TEST_FULL'] === '1') {
 }
 
 it('gone for good: a person ends the wait, recorded with what was seen; a container that comes back is swept', async () => {
-  const held = await heldAttempt();
+  const held = await atWork();
   await engine.kill();
   const waiting = await at(held.id, 'pending', pending);
   const attempt = waiting.attempts[0]!;

@@ -1,18 +1,18 @@
 // Everything but the Kernel dies, stalls or fills up, in the middle of a real attempt.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { findOrStartKernel } from '../../src/client/find-kernel.ts';
-import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
-import type { SessionView } from '../../src/protocol/views.ts';
+import type { ContractDigest } from '../../src/protocol/primitives.ts';
 import { defaultBase } from '../../src/server/sandbox/image.ts';
 import { callLine, peerModel, startOllamaPeer, streaming, line } from '../fixtures/bad-peers/ollama-peer.ts';
 import { docker } from '../fixtures/docker.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
 import {
+  heldAttempt,
   prepareContract,
   sessionAt,
   settled,
@@ -20,6 +20,7 @@ import {
   turns,
   verified,
   writeScript,
+  type HeldAttempt,
 } from '../fixtures/journey.ts';
 import {
   endKernel,
@@ -73,36 +74,17 @@ async function start(environment: Record<string, string> = {}, at = home): Promi
   return kernel;
 }
 
-interface Held {
-  readonly id: SessionId;
-  readonly view: SessionView;
-  /** Lets the model go on. */
-  readonly goOn: () => void;
-  readonly hold: string;
-}
-
 /** An attempt that has edited a file and whose model then thinks until it is told to go on. */
-async function heldAttempt(kernel: TestKernel, contract = digest): Promise<Held> {
-  const hold = path.join(await ownFolder(), 'go-on');
-  const script = await writeScript(path.dirname(hold), 'held', [
-    turns.view,
-    turns.edit,
-    { ...turns.finish, holdUntilFile: hold },
-  ]);
-  const { session } = await startSession(kernel.kernel, contract, script, { attempts: 1, control: false });
-  const view = await sessionAt(kernel.kernel, session.id, 'in its third turn', (v) => v.attempts[0]?.requests === 3);
-  return { id: session.id, view, goOn: () => writeFileSync(hold, ''), hold };
-}
+const atWork = async (kernel: TestKernel, contract = digest): Promise<HeldAttempt> =>
+  heldAttempt(kernel.kernel, contract, await ownFolder(), [[turns.view, turns.edit], turns.finish], false);
 
 const nothingLeft = (kernel: TestKernel): Promise<void> =>
   eventually('no container is left', async () => (await kernel.kernel.call('kernel/status', {})).containers === 0);
 
-const engineIdOf = (view: SessionView): string => view.attempts[0]?.container?.engineId ?? '';
-
 describe('control', () => {
   it('taken over: a higher token, the former controller told, its requests refused and recorded', async () => {
     const kernel = await start();
-    const held = await heldAttempt(kernel);
+    const held = await atWork(kernel);
     const [former, later] = [
       await kernel.connect({ kind: 'window', name: 'former' }),
       await kernel.connect({ name: 'later' }),
@@ -126,7 +108,7 @@ describe('control', () => {
     // The one that lost control goes; that means nothing for the session.
     former.dispose();
     await former.closed;
-    held.goOn();
+    await held.goOn();
     const view = await sessionAt(later, held.id, 'verified', verified);
     expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
   });
@@ -135,7 +117,7 @@ describe('control', () => {
 describe('the queue', () => {
   it('survives the Kernel: what nobody controls runs, what a gone window wanted is parked until somebody attaches', async () => {
     const first = await start();
-    const held = await heldAttempt(first);
+    const held = await atWork(first);
     const quick = await writeScript(repo.root, 'quick', [turns.view, turns.edit, turns.finish]);
     const alone = (await startSession(first.kernel, digest, quick, { attempts: 1, control: false })).session.id;
     const window = await first.connect({ kind: 'window', graceMs: 60_000 });
@@ -161,8 +143,8 @@ describe('the queue', () => {
 describe('the container', () => {
   it('its supervisor killed: one observation ends the attempt; what is gone is called lost', async () => {
     const kernel = await start();
-    const held = await heldAttempt(kernel);
-    process.kill((await supervisorOf(engineIdOf(held.view)))!, 'SIGKILL');
+    const held = await atWork(kernel);
+    process.kill((await supervisorOf(held.container))!, 'SIGKILL');
     const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
     expect(view.attempts[0]).toMatchObject({
       outcome: { kind: 'lost' },
@@ -176,8 +158,8 @@ describe('the container', () => {
 
   it('killed from outside: lost, and the model is not asked again', async () => {
     const kernel = await start();
-    const held = await heldAttempt(kernel);
-    await docker('kill', engineIdOf(held.view));
+    const held = await atWork(kernel);
+    await docker('kill', held.container);
     const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
     expect(view.attempts[0]).toMatchObject({ outcome: { kind: 'lost' }, settlement: { confirmed: true }, requests: 3 });
     expect(view.attempts[0]?.settlement?.unknown).toContain('bytes');
@@ -186,8 +168,8 @@ describe('the container', () => {
 
   it('killed and removed from outside: lost, its absence observed', async () => {
     const kernel = await start();
-    const held = await heldAttempt(kernel);
-    await docker('rm', '-f', engineIdOf(held.view));
+    const held = await atWork(kernel);
+    await docker('rm', '-f', held.container);
     const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
     expect(view.attempts[0]).toMatchObject({ outcome: { kind: 'lost' }, settlement: { confirmed: true } });
     expect(view.attempts[0]?.settlement?.steps.find((s) => s.step === 'stop')?.facts).toEqual({ absent: true });
@@ -196,8 +178,8 @@ describe('the container', () => {
   it('made after its attempt had settled, as by a create that was on its way: swept, and recorded', async () => {
     const kernel = await start();
     const seq = (await kernel.kernel.call('evidence/subscribe', { lastSeenSeq: 0 })).seq;
-    const held = await heldAttempt(kernel);
-    held.goOn();
+    const held = await atWork(kernel);
+    await held.goOn();
     const view = await sessionAt(kernel.kernel, held.id, 'verified', verified);
     const attempt = view.attempts[0]!;
     // What a create that was on its way when its Kernel died leaves: our labels, a settled attempt.
@@ -274,14 +256,14 @@ describe('the clock', () => {
       ESCROW_TEST_CLOCK: clock,
     });
     const window = await kernel.connect({ kind: 'window', graceMs: 20_000 });
-    const held = await heldAttempt(kernel);
+    const held = await atWork(kernel);
     await window.call('session/attach', { session: held.id, mode: 'control' });
     await writeFile(clock, String(day));
     await window.call('kernel/status', {});
     await writeFile(clock, String(-day));
     window.dispose();
     const again = await kernel.connect({ kind: 'window' });
-    held.goOn();
+    await held.goOn();
     const view = await sessionAt(again, held.id, 'verified', verified);
     expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
     const times = view.attempts[0]!.settlement!.steps.map((s) => s.at);
@@ -294,20 +276,20 @@ describe('the clock', () => {
 describe('the machine', () => {
   it('suspended with everything on it, then continued: the attempt goes on', async () => {
     const kernel = await start();
-    const held = await heldAttempt(kernel);
-    const pids = [kernel.pid, ...(await hostPids(engineIdOf(held.view))).map((p) => p.pid)];
+    const held = await atWork(kernel);
+    const pids = [kernel.pid, ...(await hostPids(held.container)).map((p) => p.pid)];
     for (const pid of pids) process.kill(pid, 'SIGSTOP');
     // Less than the dead man's switch: a real suspend stops the monotonic clock too, stopped processes see it go on.
     await new Promise((resolve) => setTimeout(resolve, 6_000));
     for (const pid of pids.toReversed()) process.kill(pid, 'SIGCONT');
-    held.goOn();
+    await held.goOn();
     const view = await sessionAt(kernel.kernel, held.id, 'verified', verified);
     expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
   });
 
   it('the Kernel stopped while clients wait: nobody starts another, and everybody is answered afterwards', async () => {
     const kernel = await start();
-    const held = await heldAttempt(kernel);
+    const held = await atWork(kernel);
     process.kill(kernel.pid, 'SIGSTOP');
     let answered = false;
     const waiting = kernel.kernel.call('session/get', { session: held.id }).then((view) => {
@@ -327,7 +309,7 @@ describe('the machine', () => {
     expect(answered).toBe(false);
     process.kill(kernel.pid, 'SIGCONT');
     expect((await waiting).id).toBe(held.id);
-    held.goOn();
+    await held.goOn();
     const view = await sessionAt(kernel.kernel, held.id, 'verified', verified);
     expect(view.attempts[0]?.outcome?.kind).toBe('candidate');
     expect((await kernel.kernel.call('kernel/status', {})).pid).toBe(kernel.pid);
@@ -350,13 +332,13 @@ describe.skipIf(!canMount)('the disk of the state folder', () => {
     const kernel = await start({}, small);
     const contract = await prepareContract(kernel.kernel, repo.contract);
     const window = await kernel.connect({ kind: 'window', graceMs: 0 });
-    const held = await heldAttempt(kernel, contract);
+    const held = await atWork(kernel, contract);
     await window.call('session/attach', { session: held.id, mode: 'control' });
     await disk.fill();
     window.dispose();
     await eventually(
       'the container is stopped without a record',
-      async () => (await docker('ps', '-q', '--no-trunc', '--filter', `id=${engineIdOf(held.view)}`)) === '',
+      async () => (await docker('ps', '-q', '--no-trunc', '--filter', `id=${held.container}`)) === '',
       30_000,
     );
     expect((await kernel.kernel.call('kernel/status', {})).pid).toBe(kernel.pid);
@@ -376,7 +358,7 @@ describe.skipIf(!canMount)('the disk of the state folder', () => {
   it('read-only when the Kernel starts again: it says so and nothing starts; writable, the attempt is settled', async () => {
     const first = await start({}, small);
     const contract = await prepareContract(first.kernel, repo.contract);
-    const held = await heldAttempt(first, contract);
+    const held = await atWork(first, contract);
     await first.kill();
     await first.kernel.closed;
     // A file system cannot be made read-only under a process that writes to it; between two Kernels it can.

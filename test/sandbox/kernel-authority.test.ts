@@ -1,12 +1,11 @@
 // A real Kernel: who may change what. A refusal comes before any effect, and what a client began goes with it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import path from 'node:path';
 import { randomBytes } from 'node:crypto';
-import { writeFile } from 'node:fs/promises';
 import type { ContractDigest } from '../../src/protocol/primitives.ts';
 import { engineBetween, type EngineBetween } from '../fixtures/bad-peers/engine-between.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import {
+  heldAttempt,
   prepareContract,
   sessionAt,
   settled,
@@ -40,19 +39,7 @@ const quick = () =>
   writeScript(kernel.home, `quick-${randomBytes(4).toString('hex')}`, [turns.view, turns.edit, turns.finish]);
 
 /** A session whose attempt has the one slot and keeps it until `goOn`. */
-async function slotTaken() {
-  const until = path.join(kernel.home, `go-${randomBytes(4).toString('hex')}`);
-  const script = await writeScript(kernel.home, `hold-${randomBytes(4).toString('hex')}`, [
-    turns.view,
-    { ...turns.view, holdUntilFile: until },
-    turns.finish,
-  ]);
-  const { session, token } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
-  await sessionAt(kernel.kernel, session.id, 'at its first tool', (v) =>
-    v.attempts.some((a) => a.firstToolAt !== null),
-  );
-  return { id: session.id, token, goOn: () => writeFile(until, '') };
-}
+const slotTaken = () => heldAttempt(kernel.kernel, digest, kernel.home, [[turns.view], turns.view, turns.finish]);
 
 describe('a refusal comes before any effect', () => {
   it('a stale token cancels no verification', async () => {

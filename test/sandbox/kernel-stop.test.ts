@@ -1,6 +1,5 @@
 // A real Kernel whose container engine lies, is gone, or keeps what was told to go: the attempt waits in
 // `cancellation_pending`, says for what, and is settled by what is seen later.
-import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -9,7 +8,15 @@ import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { engineBetween, type EngineBetween } from '../fixtures/bad-peers/engine-between.ts';
 import { saysKilledAndIsNot } from '../fixtures/bad-peers/engine-that-lies.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
-import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
+import {
+  heldAttempt,
+  prepareContract,
+  sessionAt,
+  settled,
+  startSession,
+  turns,
+  writeScript,
+} from '../fixtures/journey.ts';
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
@@ -26,17 +33,9 @@ afterAll(() => repo.dispose());
 
 /** A session whose attempt looks at a file and then waits for a turn that never comes. */
 async function held(kernel: TestKernel, digest: ContractDigest) {
-  const script = await writeScript(kernel.home, `hold-${randomBytes(4).toString('hex')}`, [
-    turns.view,
-    { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
-  ]);
-  const { session, token } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
-  const view = await sessionAt(kernel.kernel, session.id, 'at its first tool', (v) =>
-    v.attempts.some((a) => a.firstToolAt !== null),
-  );
-  const container = view.attempts[0]?.container?.engineId ?? '';
+  const { token, ...attempt } = await heldAttempt(kernel.kernel, digest, kernel.home, [[turns.view], turns.edit]);
   if (token === null) throw new Error('no control');
-  return { id: session.id, token, container };
+  return { ...attempt, token };
 }
 
 const pending = (kernel: TestKernel, id: SessionId) =>

@@ -1,11 +1,10 @@
 // The core of the sandbox on Podman's compatible API: made, limited as read back, used, quiesced, collected, gone. The
 // whole suite runs there with ESCROW_TEST_ENGINE=podman (npm run test:full does).
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { join } from 'node:path';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
-import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
+import { heldAttempt, prepareContract, sessionAt, settled, turns } from '../fixtures/journey.ts';
 import { startTestKernel } from '../fixtures/kernel.ts';
 import { podmanInstalled, podmanService, type PodmanService } from '../fixtures/podman.ts';
 import {
@@ -148,17 +147,11 @@ describe.skipIf(!installed)('on Podman', () => {
     const kernel = await startTestKernel({ environment: { ESCROW_ENGINE_HOST: podman.address } });
     try {
       const digest = await prepareContract(kernel.kernel, repo.contract);
-      const script = await writeScript(kernel.home, 'hold', [
-        turns.view,
-        turns.edit,
-        { ...turns.test, holdUntilFile: join(kernel.home, 'never') },
-      ]);
-      const { session } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
-      const view = await sessionAt(kernel.kernel, session.id, 'past its edit', (v) => v.attempts[0]?.requests === 3);
-      const container = view.attempts[0]?.container?.engineId ?? '';
+      const turnsHeld = [[turns.view, turns.edit], turns.test] as const;
+      const { id, container } = await heldAttempt(kernel.kernel, digest, kernel.home, turnsHeld);
       await kernel.kill();
       expect((await bench.engine.inspect(container))?.running).toBe(true);
-      const after = await sessionAt(await kernel.connect(), session.id, 'settled', settled, 90_000);
+      const after = await sessionAt(await kernel.connect(), id, 'settled', settled, 90_000);
       expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true }, collection: { state: 'complete' } });
       expect(after.candidates).toHaveLength(1);
       expect(await bench.engine.inspect(container)).toBeUndefined();

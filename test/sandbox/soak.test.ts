@@ -7,7 +7,15 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engineHere } from '../../scripts/lib/engine-here.ts';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
-import { prepareContract, sessionAt, settled, startSession, turns, writeScript } from '../fixtures/journey.ts';
+import {
+  heldAttempt,
+  prepareContract,
+  sessionAt,
+  settled,
+  startSession,
+  turns,
+  writeScript,
+} from '../fixtures/journey.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
@@ -118,8 +126,7 @@ async function leftOf(owners: ReadonlySet<string>, containers: ReadonlySet<strin
 }
 const nothing = { containers: [], volumes: [], processes: [], temporaries: [] };
 
-const atWork = (kernelOf: TestKernel['kernel'], session: SessionId) =>
-  sessionAt(kernelOf, session, 'at work', (v) => v.attempts.some((a) => a.firstToolAt !== null));
+const held = () => heldAttempt(kernel.kernel, digest, kernel.home, [[turns.view], turns.edit]);
 
 describe('a Kernel', () => {
   const owners = new Set<string>();
@@ -130,10 +137,6 @@ describe('a Kernel', () => {
     `leaves nothing of ${attempts} short attempts, a third of them cancelled, a sixth with their container killed`,
     async () => {
       const quick = await writeScript(kernel.home, 'quick', [turns.view, turns.finish]);
-      const hold = await writeScript(kernel.home, 'hold', [
-        turns.view,
-        { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
-      ]);
       const seen: Footprint[] = [];
       // After what is loaded once has been loaded; then four times on the way.
       const looks = new Set([
@@ -143,17 +146,16 @@ describe('a Kernel', () => {
       for (let n = 0; n < attempts; n += 1) {
         const cancelled = n % 3 === 2;
         const killed = n % 6 === 4;
-        const script = cancelled || killed ? hold : quick;
-        const { session, token } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
-        if (script === hold) {
-          const { attempts: views } = await atWork(kernel.kernel, session.id);
-          const container = views[0]?.container?.engineId ?? '';
+        let session: SessionId;
+        if (cancelled || killed) {
+          const { id, token, container } = await held();
+          session = id;
           containers.add(container);
           homes.add((await engine.inspect(container))?.labels['escrow.home'] ?? '');
           if (killed) await engine.kill(container);
-          else if (token !== null) await kernel.kernel.call('session/cancel', { session: session.id, token });
-        }
-        const view = await sessionAt(kernel.kernel, session.id, 'settled', settled);
+          else if (token !== null) await kernel.kernel.call('session/cancel', { session, token });
+        } else session = (await startSession(kernel.kernel, digest, quick, { attempts: 1 })).session.id;
+        const view = await sessionAt(kernel.kernel, session, 'settled', settled);
         expect(view.attempts[0]?.settlement?.confirmed).toBe(true);
         for (const { id, container } of view.attempts) {
           owners.add(id);
@@ -182,20 +184,14 @@ describe('a Kernel', () => {
   it(
     `leaves nothing of ${kernelDeaths} attempts in which it was killed`,
     async () => {
-      const hold = await writeScript(kernel.home, 'hold-killed', [
-        turns.view,
-        { ...turns.edit, holdUntilFile: path.join(kernel.home, 'never') },
-      ]);
       for (let n = 0; n < kernelDeaths; n += 1) {
-        const { session } = await startSession(kernel.kernel, digest, hold, { attempts: 1 });
-        const view = await atWork(kernel.kernel, session.id);
-        const container = view.attempts[0]?.container?.engineId ?? '';
+        const { id: session, view, container } = await held();
         containers.add(container);
         for (const { id } of view.attempts) owners.add(id);
         await kernel.kill();
         expect((await engine.inspect(container))?.running).toBe(true);
         kernel = await startTestKernel({ home: kernel.home, environment: { TMPDIR: temporary } });
-        const after = await sessionAt(kernel.kernel, session.id, 'settled', settled, 90_000);
+        const after = await sessionAt(kernel.kernel, session, 'settled', settled, 90_000);
         expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true } });
         expect(await engine.inspect(container)).toBeUndefined();
       }
