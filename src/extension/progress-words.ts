@@ -22,8 +22,8 @@ function codeWords(code: string, detail: string, t: Localize): string {
   }
 }
 
-/** What a long request says of itself on the way, for its row: which step, of what, and how far (per cent). */
+/** What a long request says of itself on the way, for its row: how far (a narrow row cuts the rest), which step, of what. */
 export function progressWords({ code, detail, percent }: Progress, t: Localize): string {
   const words = codeWords(code, detail, t);
-  return percent === null ? words : `${words} · ${percent} %`;
+  return percent === null ? words : `${percent} % · ${words}`;
 }

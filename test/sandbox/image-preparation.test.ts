@@ -151,11 +151,11 @@ describe('a contract with packages of npm and of Python', () => {
     // What the window's row says meanwhile.
     expect(row).toEqual([
       'Waits for its turn',
-      'npm packages of package-lock.json · 10 %',
-      'Python packages of requirements.lock · 45 %',
-      'The layer with the packages of package-lock.json, requirements.lock · 75 %',
-      'The executor of Escrow · 95 %',
-      'Done · 100 %',
+      '10 % · npm packages of package-lock.json',
+      '45 % · Python packages of requirements.lock',
+      '75 % · The layer with the packages of package-lock.json, requirements.lock',
+      '95 % · The executor of Escrow',
+      '100 % · Done',
     ]);
     expect(after).toMatchObject({ state: 'ready', image: { digest: record?.image } });
     expect(record).toMatchObject({ plan: id, approval: { by: 'test', channel: 'script', standing: true } });

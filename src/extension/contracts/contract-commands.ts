@@ -84,9 +84,9 @@ async function pickContract(found: readonly vscode.Uri[]): Promise<vscode.Uri | 
 export async function runBaseline(parts: WindowParts, contract: ContractView): Promise<BaselineView> {
   const title = visible(contract.contract.title);
   const baseline = await withImage(parts, contract.digest, () =>
-    parts.operations.run(vscode.l10n.t('Checking the baseline'), title, (token, progress) =>
+    parts.operations.run(vscode.l10n.t('Checking baseline'), title, (token, progress) =>
       parts.link.request('contract/baseline', { digest: contract.digest }, token, (made) => {
-        progress(`${title} · ${progressWords(made, vscode.l10n.t)}`);
+        progress(`${progressWords(made, vscode.l10n.t)} · ${title}`);
       }),
     ),
   );

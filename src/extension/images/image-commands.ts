@@ -27,7 +27,13 @@ async function show(parts: WindowParts, text: string, digest: ContractDigest | u
 async function ask(parts: WindowParts, plan: ImagePlan, digest: ContractDigest | undefined): Promise<Answer> {
   await show(parts, planText(plan, vscode.l10n.t), digest);
   const network = plan.steps.some((step) => step.network && !step.cached);
+  // The first row is what a stray Enter chooses.
   const items: (vscode.QuickPickItem & { readonly answer: Answer })[] = [
+    {
+      label: vscode.l10n.t('Read the Plan First'),
+      detail: vscode.l10n.t('It is open in the editor; the button in its title asks again.'),
+      answer: undefined,
+    },
     {
       label: vscode.l10n.t('Prepare'),
       detail: network
@@ -44,11 +50,6 @@ async function ask(parts: WindowParts, plan: ImagePlan, digest: ContractDigest |
           },
         ]
       : []),
-    {
-      label: vscode.l10n.t('Read the Plan First'),
-      detail: vscode.l10n.t('It is open in the editor; the button in its title asks again.'),
-      answer: undefined,
-    },
     { label: vscode.l10n.t('Do Not Prepare'), detail: vscode.l10n.t('Recorded. Nothing is done.'), answer: 'no' },
   ];
   const picked = await vscode.window.showQuickPick(items, {
@@ -76,7 +77,7 @@ async function ensureImage(parts: WindowParts, digest: ContractDigest | undefine
     return false;
   }
   const { record } = await parts.operations.run(
-    vscode.l10n.t('Preparing the sandbox image'),
+    vscode.l10n.t('Preparing image'),
     visible(plan.base.reference),
     (token, progress) =>
       link.request(

@@ -76,7 +76,8 @@ function imageLines(image: ImageView, { t, time }: TreeWords): readonly string[]
       ? t('what it alone holds is not told')
       : t('{0} that no other image has', sizeWords(image.ownBytes));
   return [
-    `  ${shortDigest(image.id)}  ${kindWords(image.kind, t)}${name === null ? '' : ` · ${visible(name, 200)}`}`,
+    `  ${shortDigest(image.id)}  ${kindWords(image.kind, t)}`,
+    ...(name === null ? [] : [`      ${name.startsWith('sha256:') ? shortDigest(name) : visible(name, 200)}`]),
     `      ${t('{0} with all below it; {1}', sizeWords(image.sizeBytes), own)}`,
     `      ${ownerWords(image.owner, t)} · ${time(image.createdAt)}`,
     ...(image.kept === null ? [] : [`      ${t('Kept by a prune: {0}', visible(keptWords(image.kept, t)))}`]),
@@ -177,7 +178,8 @@ export function recordText(record: ImageRecord, words: TreeWords): string {
         step.downloadedBytes === null ? undefined : t('fetched: {0}', sizeWords(step.downloadedBytes)),
         step.files === null ? undefined : t('files put in: {0}', number(step.files)),
         step.bytes === null ? undefined : t('bytes put in: {0}', sizeWords(step.bytes)),
-        step.tree === null ? undefined : t('digest of all of them: {0}', step.tree),
+        step.tree === null ? undefined : t('digest of all of them:'),
+        step.tree === null ? undefined : `  ${step.tree}`,
       ].flatMap((fact) => (fact === undefined ? [] : [`   ${fact}`])),
     );
   }

@@ -35,7 +35,16 @@ export function downloadWords(plan: Pick<ImagePlan, 'unknown' | 'downloadBytes' 
 
 /** Where something comes from: a host's name, or the place that a client's own configuration names. */
 function sourceWords(source: string, t: Localize): string {
-  return source === 'engine-configuration' ? t('the registry that the container engine is set to') : visible(source);
+  switch (source) {
+    case 'engine-configuration':
+      return t('the registry that the container engine is set to');
+    case 'npm-configuration':
+      return t('the registry that npm is set to');
+    case 'pip-configuration':
+      return t('the index that pip is set to');
+    default:
+      return visible(source);
+  }
 }
 
 /** What preparing an image would do, for a person who is to say yes or no: everything that comes from outside or runs. */

@@ -24,7 +24,7 @@ async function askForAttempts(): Promise<number | undefined> {
     prompt: vscode.l10n.t(
       'The attempts of this contract are used up, over all its sessions. How many more? Your decision is recorded.',
     ),
-    value: '1',
+    placeHolder: vscode.l10n.t('1 to 20'),
     ignoreFocusOut: true,
     validateInput: (value) =>
       /^([1-9]|1\d|20)$/.test(value.trim()) ? undefined : vscode.l10n.t('A number from 1 to 20.'),

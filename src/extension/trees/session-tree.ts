@@ -304,7 +304,9 @@ function operationNode(operation: Operation, { t, time }: TreeWords): TreeNode {
     id: `operation/${operation.id}`,
     label: visible(operation.label),
     description: visible(operation.detail),
-    tooltip: t('Asked for {0}', time(operation.startedAt)),
+    tooltip: [visible(operation.label), visible(operation.detail, 1000), t('Asked for {0}', time(operation.startedAt))]
+      .filter((line) => line !== '')
+      .join('\n'),
     icon: spinning,
     context: contextWords('operation'),
     target: { kind: 'operation', id: operation.id },

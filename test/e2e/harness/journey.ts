@@ -35,6 +35,8 @@ export interface Journey {
 export interface JourneyOptions extends WorkbenchOptions, Omit<WindowOptions, 'environment'> {
   /** A disk of its own for the state folder; ended with the journey. */
   readonly disk?: SmallDisk;
+  /** A state folder that the test has made, and knows; it goes with the journey. */
+  readonly home?: string;
   /** Seconds a window may be away. */
   readonly graceS?: number;
   /** `settings.json` of the Kernel's state folder. */
@@ -66,7 +68,7 @@ async function sharedWorkbench(options: WorkbenchOptions): Promise<Workbench> {
 /** A workbench, a repository and an empty state folder; no Kernel is started yet. Everything goes after the test. */
 export async function startJourney(options: JourneyOptions = {}): Promise<Journey> {
   const [home, gates, example] = await Promise.all([
-    options.disk?.folder ?? makeHome(),
+    options.disk?.folder ?? options.home ?? makeHome(),
     makeHome(),
     exampleRepo('utc-timestamp'),
   ]);

@@ -171,12 +171,22 @@ export class WorkbenchWindow {
 
   /** Opens a file of the folder by its name, with the keyboard in it. */
   async openFile(name: string): Promise<void> {
-    await this.page.keyboard.press('Control+P');
     const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
-    await input.waitFor();
-    await input.fill(name);
-    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: name }).first().waitFor();
-    await this.page.keyboard.press('Enter');
+    const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: name }).first();
+    // As with a command: a key that comes while another quick input closes is lost.
+    await until(`${name} is found`, 120_000, async () => {
+      await this.page.keyboard.press('Control+P');
+      try {
+        await input.waitFor({ timeout: 10_000 });
+        await input.fill(name, { timeout: 10_000 });
+        await row.click({ timeout: 10_000 });
+        return true;
+      } catch {
+        await this.page.keyboard.press('Escape');
+        return undefined;
+      }
+    });
+    await this.page.locator('.editor-group-container.active .tab.active', { hasText: name }).waitFor();
     await this.page.locator('.editor-group-container.active .monaco-editor.focused').first().waitFor();
   }
 

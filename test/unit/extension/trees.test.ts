@@ -443,6 +443,8 @@ describe('the Health view', () => {
       icon: { id: 'question' },
     });
     expect(rowOf(view('EngineUnavailable'), 'Sandbox image').context).not.toContain('prepare');
+    expect(rowOf(view('EngineUnavailable'), 'Sandbox image').command).toBeNull();
+    expect(rowOf(view('ImageUnavailable'), 'Sandbox image').command).toBe('escrow.image.list');
     expect(rowOf(view('ImageUnavailable'), 'Sandbox image').context).toContain(';prepare;');
     expect(rowOf(view('ImageUnavailable'), 'Prepare the sandbox image').command).toBe('escrow.image.prepare');
   });
