@@ -256,11 +256,11 @@ describe('loading and cancelling', () => {
   test('an engine that loads is seen alive, and bounded all the same', async () => {
     const peer = await use(startSilent());
     const events: string[] = [];
-    const failure = await failureOf(
-      chatOnce(engineOn(peer.host, { loadMs: 200, probeMs: 20 }), { onEvent: (event) => events.push(event.kind) }),
-    );
+    // A second goes by with each sign of life.
+    const engine = engineOn(peer.host, { loadMs: 3000, probeMs: 10, monotonic: () => events.length * 1000 });
+    const failure = await failureOf(chatOnce(engine, { onEvent: (event) => events.push(event.kind) }));
     expect(failure.code).toBe('load_timeout');
-    expect(events).toContain('loading');
+    expect(events).toEqual(['loading', 'loading', 'loading']);
   });
 
   test('a cancel in the middle of a turn returns at once and closes the connection', async () => {

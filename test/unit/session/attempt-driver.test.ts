@@ -123,7 +123,7 @@ const numRuns = process.env['ESCROW_TEST_FULL'] === '1' ? 200 : 40;
 const fault = fc.constantFrom<Fault>('none', 'none', 'silent', 'unconfirmed', 'vanish');
 
 describe('whatever the engine does', () => {
-  it('one Kernel brings the attempt to a confirmed end', { timeout: 60_000 }, async () => {
+  it('one Kernel brings the attempt to a confirmed end', { timeout: 180_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fault, { maxLength: 14 }), async (faults) => {
         const folder = mkdtempSync(path.join(home, 'p-'));
@@ -140,7 +140,7 @@ describe('whatever the engine does', () => {
   it(
     'and so does the next one, wherever the first was replaced; the replaced one writes and touches nothing more',
     {
-      timeout: 60_000,
+      timeout: 180_000,
     },
     async () => {
       await fc.assert(
