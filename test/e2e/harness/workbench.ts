@@ -1,7 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, open, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -84,16 +83,6 @@ export interface OpenOptions {
   readonly ownBrowser?: boolean;
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
-}
-
 /** Main processes of the browsers that this test run started. */
 async function browserProcesses(): Promise<readonly number[]> {
   const children = await descendants(process.pid);
@@ -112,17 +101,21 @@ async function answers(url: string): Promise<true | undefined> {
 /** One VS Code server with its data in a temporary folder, and the browsers that show its windows. Owns all of them. */
 export class Workbench {
   readonly folder: string;
-  readonly url: string;
   readonly server: ChildProcess;
   readonly #browsers = new Map<Browser, { readonly pid: number; readonly free: () => void }>();
   readonly #windows = new Set<WorkbenchWindow>();
   readonly #free: (() => void)[] = [];
   #shared: Promise<Browser> | undefined;
+  #url = '';
 
-  private constructor(folder: string, url: string, server: ChildProcess) {
+  private constructor(folder: string, server: ChildProcess) {
     this.folder = folder;
-    this.url = url;
     this.server = server;
+  }
+
+  /** Where its windows are. */
+  get url(): string {
+    return this.#url;
   }
 
   static async start(options: WorkbenchOptions = {}): Promise<Workbench> {
@@ -167,7 +160,6 @@ export class Workbench {
         const [code] = (await once(install, 'exit')) as [number | null];
         if (code !== 0) throw new Error(`the VSIX was not installed:\n${await readFile(at('server.log'), 'utf8')}`);
       }
-      const port = await freePort();
       const server = spawn(
         process.execPath,
         [
@@ -177,7 +169,8 @@ export class Workbench {
           '--host',
           '127.0.0.1',
           '--port',
-          String(port),
+          // One that is free when it listens; it says which.
+          '0',
           '--without-connection-token',
           '--reconnection-grace-time',
           String(options.reconnectionGraceS ?? 2),
@@ -185,15 +178,16 @@ export class Workbench {
         ],
         { stdio: ['ignore', log.fd, log.fd, 'ipc'] },
       );
-      const url = `http://127.0.0.1:${port}`;
-      const workbench = new Workbench(folder, url, server);
+      const workbench = new Workbench(folder, server);
       workbench.#free.push(freeFolder);
       if (server.pid !== undefined) workbench.#free.push(await guardProcess(server.pid));
       try {
-        await until('the server answers', 30_000, () => {
+        const port = await until('the server listens', 30_000, async () => {
           if (server.exitCode !== null) throw new Error(`the server ended, see ${at('server.log')}`);
-          return answers(`${url}/version`);
+          return / listening on (\d+)/.exec(await readFile(at('server.log'), 'utf8'))?.[1];
         });
+        workbench.#url = `http://127.0.0.1:${port}`;
+        await until('the server answers', 30_000, () => answers(`${workbench.url}/version`));
       } catch (error) {
         await workbench.dispose();
         throw error;
