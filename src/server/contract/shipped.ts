@@ -3,6 +3,6 @@
  * A unit test freezes the examples and compares.
  */
 export const shippedContracts = {
-  'utc-timestamp': '144b2a40099614598dd284e85b5bbad5994ff8601eaf67daed2723548f98dd38',
+  'utc-timestamp': 'e8b709e6762141aa4e3a4a47252149d1ff0a81941e3027624a405967e93ff402',
   'cart-cents': 'ed4d00228a5d21e393aefaf242d3405826ad6178f6f63469cf0de765556de13a',
 } as const;

@@ -108,7 +108,7 @@ export function lineOf(text: string, at: number): string {
   const start = text.lastIndexOf('\n', at - 1) + 1;
   const end = text.indexOf('\n', at);
   const line = text.slice(start, end === -1 ? undefined : end);
-  // A very long line is shown from the place on.
-  const shown = (at - start > shownLength / 2 ? line.slice(at - start) : line).trim();
+  // A long line is shown from the place on.
+  const shown = (line.trim().length > shownLength ? line.slice(at - start) : line).trim();
   return shown.length > shownLength ? `${shown.slice(0, shownLength - 1)}…` : shown;
 }

@@ -38,13 +38,19 @@ function pythonReading(tree: FlatTree): number | null {
   return /^[ \t\r\n\f]*$/.test(text.slice(last)) ? null : last;
 }
 
-/** As a field without a value and a semicolon each is read, by some, as a part of the member on the next line. */
+/**
+ * Words that are a part of what follows, or a name, or a statement of their own, by whether a line break follows: not every
+ * reader looks for it. A field of that name without value and semicolon is read as a part of the next member, or is not.
+ */
 const modifiers: ReadonlySet<string> = new Set([
   'abstract',
   'accessor',
   'async',
   'declare',
   'get',
+  'interface',
+  'module',
+  'namespace',
   'override',
   'private',
   'protected',
@@ -52,6 +58,7 @@ const modifiers: ReadonlySet<string> = new Set([
   'readonly',
   'set',
   'static',
+  'type',
 ]);
 
 function scriptReading(tree: FlatTree): number | null {
@@ -74,17 +81,19 @@ function scriptReading(tree: FlatTree): number | null {
       if (textOf(tree, node).includes('\n')) newLine = true;
       continue;
     }
-    if (before !== undefined && isBareModifier(tree, before) && !/^[;}]/.test(text.slice(start, start + 1)))
-      return start;
+    if (before !== undefined && modifiers.has(textOf(tree, before))) {
+      if (newLine && tree.type[before] === textOf(tree, before)) return start;
+      if (isBareField(tree, before) && text[start] !== ';' && text[start] !== '}') return start;
+    }
     before = node;
     newLine = false;
   }
   return /^[ \t\r\n]*$/.test(text.slice(last)) ? null : last;
 }
 
-function isBareModifier(tree: FlatTree, node: number): boolean {
+/** True for the name of a field that has no value. */
+function isBareField(tree: FlatTree, node: number): boolean {
   const field = tree.parent[node] ?? -1;
   const type = tree.type[field];
-  if (type !== 'field_definition' && type !== 'public_field_definition') return false;
-  return tree.end[field] === tree.end[node] && modifiers.has(textOf(tree, node));
+  return (type === 'field_definition' || type === 'public_field_definition') && tree.end[field] === tree.end[node];
 }

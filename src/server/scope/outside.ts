@@ -83,7 +83,9 @@ export function outsideOf(
       return;
     }
     left = undefined;
-    const gap = gapOf(tree.text.slice(last, start), language);
+    // A file begins with a line: blank ones before it are no more than others.
+    const gap =
+      last === 0 ? gapOf(tree.text.slice(0, start), language, '\n') : gapOf(tree.text.slice(last, start), language);
     const kind = tree.type[node] ?? '';
     tokens.push({
       text: textOf(tree, node),
@@ -165,10 +167,11 @@ function belongs(
  * What of the white space between two tokens counts: that there is a line break, and of which kind; in Python the
  * indentation behind it. Anything that is no plain white space counts as it is.
  */
-function gapOf(gap: string, language: ScopeLanguage): string {
-  if (!/^[ \t\r\n]*$/.test(gap)) return gap;
+function gapOf(gap: string, language: ScopeLanguage, start = ''): string {
+  // How much space stands before a continuation is no more than other space.
+  if (!/^[ \t\r\n]*$/.test(gap)) return gap.replaceAll(/[ \t]+(?=\\)/g, '');
   const at = gap.lastIndexOf('\n');
-  if (at === -1) return '';
-  const kind = gap.includes('\r\n') ? '\r\n' : '\n';
+  if (at === -1 && start === '') return '';
+  const kind = start === '' && gap.includes('\r\n') ? '\r\n' : '\n';
   return language === 'python' ? kind + gap.slice(at + 1) : kind;
 }

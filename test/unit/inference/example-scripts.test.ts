@@ -1,44 +1,46 @@
-import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parse } from 'jsonc-parser';
 import { describe, expect, test } from 'vitest';
 import { startRehearsal } from '../../../src/server/inference/rehearsal/start.ts';
-import { runOn } from '../../fixtures/agent-run.ts';
-import { frozenContract } from '../../fixtures/frozen-contract.ts';
+import type { FileEntry } from '../../../src/protocol/primitives.ts';
+import { freezeContract } from '../../../src/server/contract/freeze-contract.ts';
+import { scopeGuard } from '../../../src/server/scope/scope-guard.ts';
+import { runOn, type RunParts } from '../../fixtures/agent-run.ts';
+import { exampleRepo } from '../../fixtures/example-repo.ts';
 import { MemorySandbox } from '../../fixtures/memory-sandbox.ts';
+import { scope } from '../../fixtures/scope.ts';
 
 const examples = join(import.meta.dirname, '../../../examples');
 
-/** The example's files and checks; a check passes once every writable file differs from the original. */
-async function example(name: string): Promise<{ contract: ReturnType<typeof frozenContract>; sandbox: MemorySandbox }> {
-  const folder = join(examples, name);
-  const source = parse(await readFile(join(folder, `${name}.contract.jsonc`), 'utf8'));
-  const files: Record<string, Uint8Array> = {};
-  for (const sub of ['src', 'test', 'tests'])
-    for (const file of await readdir(join(folder, sub)).catch(() => []))
-      files[`${sub}/${file}`] = await readFile(join(folder, sub, file)).catch(() => new Uint8Array());
-  const checks = source.acceptance as { id: string; argv: string[] }[];
-  const sandbox = new MemorySandbox(
-    files,
-    Object.fromEntries(checks.map((check) => [check.id, () => ({ end: { kind: 'exit', code: 0 } as const })])),
-  );
-  const writable = (source.writable as string[]).map((path) => ({ path }));
-  return { contract: frozenContract({ readable: Object.keys(files), writable, checks }), sandbox };
+/** The example as it is frozen, its bytes in a sandbox, and checks that pass. */
+async function example(name: 'utc-timestamp' | 'cart-cents'): Promise<RunParts> {
+  const repo = await exampleRepo(name);
+  try {
+    const { contract, bytes } = await freezeContract(repo.contract, scope);
+    const original = ({ path }: FileEntry): Promise<Uint8Array> => Promise.resolve(bytes.get(path) ?? new Uint8Array());
+    const checks = contract.checks.map(({ id }) => [id, () => ({ end: { kind: 'exit', code: 0 } as const })] as const);
+    return {
+      contract,
+      sandbox: new MemorySandbox(Object.fromEntries(bytes), Object.fromEntries(checks)),
+      scope: scopeGuard(contract, scope, original),
+    };
+  } finally {
+    await repo.dispose();
+  }
 }
 
 describe('the scripts of the examples fit their contracts', () => {
-  test.each([
+  test.each<['utc-timestamp' | 'cart-cents', string | null, string[], number]>([
     ['utc-timestamp', null, ['chaining'], 0],
     ['utc-timestamp', 'Say why.', [], 0],
     ['cart-cents', null, [], 1],
   ])('%s, feedback %j', async (name, feedback, denials, missed) => {
-    const { contract, sandbox } = await example(name);
+    const parts = await example(name);
+    const { contract, sandbox } = parts;
     const before = new Map(sandbox.files);
     const rehearsal = await startRehearsal({ scriptsDirs: [examples], log: () => undefined });
     try {
       const run = await runOn(rehearsal.engine, name, {
-        contract,
-        sandbox,
+        ...parts,
         ...(feedback === null ? {} : { feedback }),
       });
       expect(run.end.kind).toBe('finished');

@@ -167,7 +167,7 @@ describe('a change of Python', () => {
       'what is new before the docstring',
       `def helper(): pass\n${python}`,
       ['timestamp'],
-      'layout 2: """Usage."""',
+      'moved 2: """Usage."""',
       ['helper'],
     ],
     ['line ends', python.replaceAll('\n', '\r\n'), ['timestamp'], 'layout 2: import os'],
@@ -211,7 +211,7 @@ describe('a change of Python', () => {
     expect(await verdict('python', before, before.replace('    y = 1', '    import z\n    y = 1'), ['imports'])).toBe(
       'moved 7: import z',
     );
-    expect(await verdict('python', before, `import z\n${before}`, ['imports'])).toBe('layout 2: """Doc."""');
+    expect(await verdict('python', before, `import z\n${before}`, ['imports'])).toBe('moved 2: """Doc."""');
   });
 });
 

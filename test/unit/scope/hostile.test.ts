@@ -84,6 +84,16 @@ describe('bytes that are read in different ways', () => {
     expect((await fault('javascript', before, after, ['A.get']))?.reason).toBe('ambiguous');
   });
 
+  it.each<[language: ScopeLanguage, before: string, after: string, name: string]>([
+    ['javascript', 'function f() {}\n', 'async\nfunction f() {}\n', 'f'],
+    ['tsx', 'class A {\n  f = 1\n}\n', 'class A {\n  accessor\n  f = 1\n}\n', 'A.f'],
+    ['typescript', 'declare function f(): void;\n', 'declare\nfunction f(): void;\n', 'f'],
+    ['typescript', 'type f = 1;\n', 'type\nf = 1;\n', 'f'],
+  ])('%s: a word that is a statement of its own where a line ends behind it, from %j', async (...found) => {
+    const [language, before, after, name] = found;
+    expect(await fault(language, before, after, [name])).not.toBeNull();
+  });
+
   it('JavaScript: what V8 takes for the rest of the symbol is no statement of its own', async () => {
     const before = 'const f = 1;\n(function () { seen = 2; })();\n';
     for (const after of [
