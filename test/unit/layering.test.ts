@@ -21,6 +21,8 @@ const refused = [
   ['src/server/session', 'dockerode'],
   ['src/server/session', 'ollama'],
   ['src/server/session', 'better-sqlite3'],
+  ['src/server/session', '@vscode/tree-sitter-wasm'],
+  ['src/server/scope', 'better-sqlite3'],
   ['src/server/sandbox', 'ollama'],
   ['src/server/inference', 'dockerode'],
   ['src/server/store', 'dockerode'],
@@ -32,6 +34,7 @@ const allowed = [
   ['src/server/sandbox', 'dockerode'],
   ['src/server/inference', 'ollama'],
   ['src/server/store', 'better-sqlite3'],
+  ['src/server/scope', '@vscode/tree-sitter-wasm'],
   ['src/server/session', '../../protocol/errors.ts'],
 ] as const;
 
