@@ -61,7 +61,8 @@ export async function kernelStatus(deps: KernelStatusDeps): Promise<KernelStatus
         : [{ session: id, attempt: open.id, waitingFor: open.pending.waitingFor }];
     }),
     strays: (ours ?? [])
-      .filter((c) => c.owner === null || !known.has(c.owner))
+      // One without a purpose is no sandbox: an image is prepared in it.
+      .filter((c) => c.purpose !== null && (c.owner === null || !known.has(c.owner)))
       .map(({ name, engineId }) => ({ name, engineId })),
     salvaged: salvagedContainers(store)
       .slice(-mostSalvaged)

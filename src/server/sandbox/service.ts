@@ -245,8 +245,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             policy,
             baseline: entriesOf(spec.files),
             limits: [],
-            // For its end: nobody writes through it.
-            mayChange: 0,
+            mayChange: spec.mayChange ?? Infinity,
             recording: () => watches.recording(found.id),
           });
         } catch (error) {
