@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { cp, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
 import { grammarFiles } from '../../src/server/scope/grammar-files.ts';
@@ -69,7 +69,7 @@ function options(name: BundleName, production: boolean, folder: string): BuildOp
   return { ...shared, ...each[name] };
 }
 
-/** What is in dist/ after all bundles and `copyAssets`; a build that is under way may have its drafts beside these. */
+/** What is in dist/ after all bundles and `copyAssets`. */
 export const builtNames: readonly string[] = [
   ...bundleNames.map((name) => `${name}.cjs`),
   'prebuilds',
@@ -77,9 +77,50 @@ export const builtNames: readonly string[] = [
   'examples',
 ];
 
-async function holds(file: string, contents: Uint8Array): Promise<boolean> {
-  const held = await readFile(file).catch(() => null);
-  return held?.equals(contents) === true;
+/** Where a file of dist/ is written until it is whole: apart, because others copy what is in dist/ meanwhile. */
+const drafts = '.drafts';
+
+/**
+ * Writes a file of a folder, as far as it is not there yet, and then moves it to its place: a program that reads it
+ * meanwhile has the old one or the new one, whole.
+ */
+async function place(folder: string, name: string, contents: Uint8Array, mode: number): Promise<void> {
+  const target = path.join(folder, name);
+  const held = await readFile(target).catch(() => null);
+  if (held?.equals(contents) === true) return;
+  const draft = path.join(folder, drafts, randomBytes(8).toString('hex'));
+  for (const file of [target, draft]) await mkdir(path.dirname(file), { recursive: true });
+  await writeFile(draft, contents, { mode });
+  await rename(draft, target);
+}
+
+/** The files below a folder, relative to it; none where there is no such folder. */
+async function filesBelow(folder: string): Promise<readonly string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.relative(folder, path.join(entry.parentPath, entry.name)));
+}
+
+/**
+ * Brings `to` in a folder to hold these files of another one and no others. Others may do the same at the same time, and
+ * what runs from it may read it meanwhile: a file that is right is not touched, none is ever absent or half.
+ */
+async function mirror(
+  source: string,
+  folder: string,
+  to: string,
+  wanted: (relative: string) => boolean,
+): Promise<void> {
+  const names = (await filesBelow(source)).filter(wanted);
+  for (const name of names) {
+    const file = path.join(source, name);
+    await place(folder, path.join(to, name), await readFile(file), (await stat(file)).mode & 0o777);
+  }
+  const kept = new Set(names);
+  for (const name of await filesBelow(path.join(folder, to))) {
+    if (!kept.has(name)) await rm(path.join(folder, to, name), { force: true });
+  }
 }
 
 /**
@@ -92,13 +133,8 @@ export async function bundle(
   folder: string = dist,
 ): Promise<ReadonlySet<string>> {
   const { metafile, outputFiles } = await build({ ...options(name, production, folder), metafile: true, write: false });
-  await mkdir(folder, { recursive: true });
   for (const { path: target, contents } of outputFiles) {
-    if (await holds(target, contents)) continue;
-    // Beside its place and then renamed: a program that starts meanwhile has the old bundle or the new one, whole.
-    const draft = `${target}.${process.pid}.${randomBytes(4).toString('hex')}`;
-    await writeFile(draft, contents, { mode: target.endsWith('cli.cjs') ? 0o755 : 0o644 });
-    await rename(draft, target);
+    await place(folder, path.relative(folder, target), contents, target.endsWith('cli.cjs') ? 0o755 : 0o644);
   }
   const packages = Object.keys(metafile.inputs).flatMap((input) => {
     const within = /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input)?.[0];
@@ -112,21 +148,18 @@ export async function bundle(
  * languages in which symbols can be named, and the examples, which bring their rehearsal scripts.
  */
 export async function copyAssets(folder: string = dist, binding?: string): Promise<void> {
-  await mkdir(folder, { recursive: true });
   const grammars: ReadonlySet<string> = new Set(Object.values(grammarFiles));
   const skipped = /(^|[\\/])(__pycache__|node_modules|\.git)([\\/]|$)/;
   const copies: readonly (readonly [from: string, to: string, wanted: (relative: string) => boolean])[] = [
     [
       'node_modules/better-sqlite3/prebuilds',
       'prebuilds',
-      (name) => binding === undefined || name === '' || name === `${binding}.node`,
+      (name) => binding === undefined || name === `${binding}.node`,
     ],
-    ['node_modules/@vscode/tree-sitter-wasm/wasm', 'grammars', (name) => name === '' || grammars.has(name)],
+    ['node_modules/@vscode/tree-sitter-wasm/wasm', 'grammars', (name) => grammars.has(name)],
     ['examples', 'examples', (name) => !skipped.test(name)],
   ];
   for (const [from, to, wanted] of copies) {
-    const source = path.join(root, from);
-    await rm(path.join(folder, to), { recursive: true, force: true });
-    await cp(source, path.join(folder, to), { recursive: true, filter: (file) => wanted(path.relative(source, file)) });
+    await mirror(path.join(root, from), folder, to, wanted);
   }
 }
