@@ -2,18 +2,13 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { FrozenContract } from '../../src/protocol/contract.ts';
-import { AttemptId, type RelPath, type SessionId } from '../../src/protocol/primitives.ts';
+import type { RelPath } from '../../src/protocol/primitives.ts';
 import type { CandidateView, SessionView } from '../../src/protocol/views.ts';
-import { candidateOf } from '../../src/server/review/candidate.ts';
-import type { Command } from '../../src/server/session/commands.ts';
-import { freshId, Sessions } from '../../src/server/session/sessions.ts';
-import { openStore } from '../../src/server/store/open-store.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
+import { handOver } from '../fixtures/handed-over.ts';
 import { prepareContract, sessionAt, startSession, turns, verified, writeScript } from '../fixtures/journey.ts';
 import { endKernel, makeHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage, textOf } from '../fixtures/sandbox.ts';
-import { complete, limit } from '../fixtures/session.ts';
 
 const file = 'src/usage.py' as RelPath;
 const reviewer = { name: 'test', channel: 'script' as const };
@@ -122,7 +117,7 @@ describe('a contract that lets one function change', () => {
     );
     // Every check passes on it: it does the same. Only the text is another, in a function that is not named.
     const bytes = Buffer.from(good.replace('json.loads(line)', '(json.loads(line))'));
-    const session = await written(home, first, contract, bytes);
+    const session = await handOver(home, first, contract, { path: file, bytes });
 
     kernel = await startTestKernel({ home });
     const view = await sessionAt(kernel.kernel, session, 'verified', verified, 120_000);
@@ -157,43 +152,3 @@ describe('a contract that lets one function change', () => {
     expect(await readFile(path.join(repo.root, file), 'utf8')).toBe(before);
   }, 180_000);
 });
-
-/** A settled session whose candidate has these bytes, written by the store and the decider while no Kernel has the home. */
-async function written(
-  home: string,
-  like: SessionView,
-  contract: FrozenContract,
-  bytes: Uint8Array,
-): Promise<SessionId> {
-  const store = openStore({ home, now: Date.now });
-  try {
-    const sessions = new Sessions(store, () => 0);
-    const { contractDigest, root, contractPath, binding, budget, qualificationKey } = sessions.get(like.id);
-    const basis = { contractDigest, root, contractPath, title: 'handed over', binding, budget, qualificationKey };
-    const { id } = sessions.create(basis);
-    const attempt = AttemptId.parse(freshId('att'));
-    const ref = await store.artefacts.put(bytes, id);
-    const candidate = candidateOf(contract, [{ path: file, mode: 0o644, ref }], []);
-    if (candidate === null) throw new Error('nothing was changed');
-    const files = [{ path: file, mode: 0o644, ref }];
-    const commands: Command[] = [
-      { kind: 'queue', attempt, feedback: null, token: null },
-      { kind: 'reserve', holder: 'test' },
-      { kind: 'provision', attempt, container: 'escrow-attempt-none' },
-      { kind: 'container', attempt, state: 'created', engineId: 'none' },
-      { kind: 'container', attempt, state: 'running', engineId: 'none' },
-      { kind: 'limits', attempt, limits: [limit] },
-      { kind: 'run', attempt, files: 1, bytes: bytes.byteLength },
-      { kind: 'end', attempt, end: { kind: 'finished', message: 'done' } },
-      { kind: 'step', attempt, step: 'quiesce', observed: true, facts: {} },
-      { kind: 'collected', attempt, collection: { ...complete, files } },
-      { kind: 'step', attempt, step: 'stop', observed: true, facts: {} },
-      { kind: 'step', attempt, step: 'release', observed: true, facts: { absent: true } },
-      { kind: 'finish-settlement', attempt, candidate },
-    ];
-    for (const command of commands) sessions.execute(id, command);
-    return id;
-  } finally {
-    store.close();
-  }
-}

@@ -38,7 +38,9 @@ function standing(candidate: CandidateView, superseded: boolean, t: Localize): s
   if (!candidate.eligible) return [`${bad} ${t('Cannot be accepted: its attempt did not end with whole bytes.')}`];
   const lines = superseded ? [`${note} ${t('A newer candidate exists: decide about that one.')}`] : [];
   const run = newestDone(candidate);
-  if (verdict !== 'passed' || run === undefined) {
+  if (run?.scope.some(({ outcome }) => outcome === 'outside') === true) {
+    lines.push(`${bad} ${t('Cannot be accepted: it changes what the contract does not let it change.')}`);
+  } else if (verdict !== 'passed' || run === undefined) {
     lines.push(`${bad} ${t('Cannot be accepted: {0}.', verdictWords(verdict, t))}`);
   } else {
     lines.push(`${good} ${t('All {0} checks passed on exactly these bytes, in a fresh sandbox.', run.checks.length)}`);

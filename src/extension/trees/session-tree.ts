@@ -203,11 +203,11 @@ function sessionLook(summary: SessionSummary, t: Localize): { readonly icon: Ico
       case 'passed':
         return { icon: { id: 'git-pull-request', tone: 'good' }, words: t('to review') };
       case 'failed':
-        return { icon: { id: 'error', tone: 'bad' }, words: t('checks failed') };
+        return { icon: { id: 'error', tone: 'bad' }, words: t('verification failed') };
       case 'flaky':
         return { icon: { id: 'warning', tone: 'warning' }, words: t('flaky') };
       case 'incomplete':
-        return { icon: { id: 'warning', tone: 'warning' }, words: t('checks incomplete') };
+        return { icon: { id: 'warning', tone: 'warning' }, words: t('verification incomplete') };
       case 'unverified':
       case null:
         return { icon: { id: 'git-pull-request', tone: 'plain' }, words: t('not verified') };

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { CheckResult, ContractView } from '../../../src/protocol/contract.ts';
+import type { RelPath } from '../../../src/protocol/primitives.ts';
 import type { CandidateView, SessionView, VerificationView } from '../../../src/protocol/views.ts';
 import { evidenceText } from '../../../src/extension/review/evidence-text.ts';
 import { binding, ids } from '../../fixtures/session.ts';
@@ -57,6 +58,32 @@ function text(
 }
 
 describe('the evidence of a candidate, as one text', () => {
+  test('a candidate out of scope says so first, then where, and what the contract lets change', () => {
+    const scope = {
+      path: 'src/usage.py' as RelPath,
+      symbols: [{ name: 'timestamp', exists: true }],
+      outcome: 'outside' as const,
+      reason: 'added' as const,
+      line: 9,
+      found: 'import re',
+      expected: null,
+    };
+    const spoiled = run([check()], {
+      result: 'failed',
+      reasons: ['out-of-scope: src/usage.py (added)'],
+      scope: [scope],
+    });
+    const shown = text(candidateView({ verdict: 'failed', verifications: [spoiled] }));
+    expect(shown).toContain('✗ Cannot be accepted: it changes what the contract does not let it change.');
+    expect(shown).toContain('✗ Scope of src/usage.py: outside of timestamp: line 9 is new, “import re”');
+    expect(shown).not.toContain('out of scope:');
+    const named = { path: 'src/usage.py', symbols: scope.symbols, exists: true };
+    const limited = { ...contract([]), contract: { ...contract([]).contract, writable: [named] } } as ContractView;
+    const candidate = candidateView({ verdict: 'passed', verifications: [run([check()])] });
+    const evidence = evidenceText(sessionView({ candidates: [candidate] }), candidate, limited, words);
+    expect(evidence).toContain('The contract lets change: src/usage.py (only timestamp)');
+  });
+
   test('each check says what it is, what it ran, what it did before and what it does now', () => {
     const more = check({ id: 'more', kind: 'supplemental' });
     const shown = text(candidateView({ verifications: [run([check(), more])] }));
