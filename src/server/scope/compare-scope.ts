@@ -83,8 +83,6 @@ function layoutIn(
 function misplaced(after: string, old: Outside, now: Outside, names: ScopeNames): ScopeFault | null {
   const places = (holes: readonly Hole[], name: string): Set<string> =>
     new Set(holes.filter((hole) => hole.name === name).map(({ place }) => place));
-  // Their tokens are the same; whether they stand first is not.
-  if (old.head !== now.head) return fault('moved', after, now.tokens[0]?.start ?? 0, null, true);
   for (const name of names.existing) {
     const allowed = places(old.holes, name);
     if (name === importsName) allowed.add(old.importsPlace);

@@ -14,13 +14,6 @@ export interface Definitions {
   readonly symbols: readonly Definition[];
   /** Import statements of the module itself: what the name `imports` stands for. */
   readonly imports: readonly { readonly from: number; readonly to: number }[];
-  /**
-   * Statements that have a meaning by standing first: a docstring, directives, `from __future__`. What comes before
-   * them takes it away, and what goes may give it to others.
-   */
-  readonly head: readonly number[];
-  /** Where a first import may stand: before this node; null: at the end of the file. */
-  readonly importsBefore: number | null;
 }
 
 /** Stands for the import statements of a file. */

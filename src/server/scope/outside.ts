@@ -1,5 +1,6 @@
 import { importsName, type Definitions } from './definition.ts';
-import { isComment, isToken, textOf, type FlatTree } from './flat-tree.ts';
+import { childrenOf, isComment, isToken, textOf, type FlatTree } from './flat-tree.ts';
+import { headStatements } from './head-statements.ts';
 import type { ScopeLanguage } from './port.ts';
 
 /** One token outside the named symbols, with everything before it that can change what the program is. */
@@ -29,8 +30,6 @@ export interface Outside {
   readonly holes: readonly Hole[];
   /** Where a first import may stand. */
   readonly importsPlace: string;
-  /** Tokens before the end of what has its meaning by standing first. */
-  readonly head: number;
 }
 
 interface Cut {
@@ -55,9 +54,8 @@ export function outsideOf(
   /** End of the last token, in or out of a hole. */
   let last = 0;
   let importsPlace: string | undefined;
-  const lastOfHead = definitions.head.at(-1);
-  const headEnd = lastOfHead === undefined ? undefined : tree.after[lastOfHead];
-  let head = 0;
+  const heads = headStatements(tree);
+  const importsBefore = childrenOf(tree, 0).find((node) => !heads.has(node) && tree.type[node] !== 'hash_bang_line');
   /** The hole that was left last, while only comments came since. */
   let left: { readonly start: number; readonly end: number } | undefined;
   let nextCut = 0;
@@ -101,8 +99,7 @@ export function outsideOf(
   for (let node = 0; node < size; node += 1) {
     close(node);
     const cut = cuts[nextCut];
-    if (node === headEnd) head = tokens.length;
-    if (node === definitions.importsBefore) importsPlace = place(true);
+    if (node === importsBefore) importsPlace = place(true);
     if (cut !== undefined && cut.from === node) {
       nextCut += 1;
       const end = lastToken(tree, cut);
@@ -121,15 +118,15 @@ export function outsideOf(
     } else if (isToken(tree, node)) token(node);
     else if (tree.after[node] === node + 1) structure += `(${tree.type[node] ?? ''})`;
     else {
-      structure += `(${tree.type[node] ?? ''}`;
+      // That it stands first is a part of what it is.
+      structure += `(${heads.has(node) ? '!' : ''}${tree.type[node] ?? ''}`;
       open.push(node);
     }
   }
   close(size);
   importsPlace ??= place(true);
   tokens.push({ text: '', start: tree.text.length, comment: false, structure, gap: '' });
-  if (headEnd === size) head = tokens.length;
-  return { tokens, holes, importsPlace, head };
+  return { tokens, holes, importsPlace };
 }
 
 /** The ranges to leave out, in order; what lies within another is a part of it. */

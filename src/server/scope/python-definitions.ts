@@ -65,7 +65,7 @@ export function pythonDefinitions(tree: FlatTree): Definitions {
     }
   }
   const byPlace = (a: { from: number }, b: { from: number }): number => a.from - b.from;
-  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace), ...headOf(tree) };
+  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace) };
 }
 
 function nameOf(tree: FlatTree, node: number | undefined): string | undefined {
@@ -80,18 +80,4 @@ function assigned(tree: FlatTree, statement: number): string | undefined {
   const [left, ...rest] = childrenOf(tree, assignment);
   if (left === undefined || tree.type[left] !== 'identifier') return undefined;
   return rest.some((node) => tree.type[node] === 'assignment') ? undefined : textOf(tree, left);
-}
-
-/** Docstring and `from __future__`, which have to come first, and the statement after them. */
-function headOf(tree: FlatTree): Pick<Definitions, 'head' | 'importsBefore'> {
-  const statements = childrenOf(tree, 0);
-  const [first] = statements;
-  const documented =
-    first !== undefined &&
-    tree.type[first] === 'expression_statement' &&
-    childrenOf(tree, first).every((node) => tree.type[node] === 'string' || tree.type[node] === 'concatenated_string');
-  const from = documented ? 1 : 0;
-  const rest = statements.slice(from).findIndex((node) => tree.type[node] !== 'future_import_statement');
-  const end = rest === -1 ? statements.length : from + rest;
-  return { head: statements.slice(0, end), importsBefore: statements[end] ?? null };
 }

@@ -149,7 +149,7 @@ export function scriptDefinitions(tree: FlatTree): Definitions {
     }
   }
   const byPlace = (a: { from: number }, b: { from: number }): number => a.from - b.from;
-  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace), ...headOf(tree) };
+  return { symbols: symbols.toSorted(byPlace), imports: imports.toSorted(byPlace) };
 }
 
 /** What a statement declares, without `export` and `declare` around it. */
@@ -231,15 +231,4 @@ function isRequire(tree: FlatTree, declarator: number): boolean {
     tree.type[argument] === 'string' &&
     tree.type[close] === ')'
   );
-}
-
-/** Directives (`'use strict'`), which have to come first, and the statement after them. */
-function headOf(tree: FlatTree): Pick<Definitions, 'head' | 'importsBefore'> {
-  const statements = childrenOf(tree, 0).filter((node) => tree.type[node] !== 'hash_bang_line');
-  const first = statements.findIndex((node) => {
-    const [only] = childrenOf(tree, node);
-    return tree.type[node] !== 'expression_statement' || only === undefined || tree.type[only] !== 'string';
-  });
-  const end = first === -1 ? statements.length : first;
-  return { head: statements.slice(0, end), importsBefore: statements[end] ?? null };
 }

@@ -167,7 +167,7 @@ describe('a change of Python', () => {
       'what is new before the docstring',
       `def helper(): pass\n${python}`,
       ['timestamp'],
-      'moved 2: """Usage."""',
+      'layout 2: """Usage."""',
       ['helper'],
     ],
     ['line ends', python.replaceAll('\n', '\r\n'), ['timestamp'], 'layout 2: import os'],
@@ -192,6 +192,20 @@ describe('a change of Python', () => {
     );
   });
 
+  it('leaves what stands first in a body first: a docstring is none behind a method, a directive is none behind a function', async () => {
+    const documented = 'class A:\n    """Doc."""\n    x = 1\n';
+    expect(await verdict('python', documented, documented.replace('x', 'def m(self): pass\n    x'), [], ['A.m'])).toBe(
+      'inside',
+    );
+    const before = documented.replace('"""Doc', 'def m(self): pass\n    """Doc');
+    expect(await verdict('python', documented, before, [], ['A.m'])).toMatch(/^layout 3/);
+    // And the other way round: what is no docstring does not become one.
+    expect(await verdict('python', before, documented, ['A.m'])).toMatch(/^layout 2/);
+    const strict = "function f() {\n  'use strict';\n  return this;\n}\n";
+    const loose = strict.replace("'use", "function g() {}\n  'use");
+    expect(await verdict('javascript', strict, loose, [], ['f.g'])).toMatch(/^layout 3/);
+  });
+
   it('lets each branch of an if change its definition', async () => {
     const before = 'if A:\n    def f(): return 1\nelse:\n    def f(): return 2\n    x()\n';
     const after = before.replace('return 1', 'return 3').replace('return 2', 'return 4');
@@ -211,7 +225,7 @@ describe('a change of Python', () => {
     expect(await verdict('python', before, before.replace('    y = 1', '    import z\n    y = 1'), ['imports'])).toBe(
       'moved 7: import z',
     );
-    expect(await verdict('python', before, `import z\n${before}`, ['imports'])).toBe('moved 2: """Doc."""');
+    expect(await verdict('python', before, `import z\n${before}`, ['imports'])).toBe('layout 2: """Doc."""');
   });
 });
 
@@ -274,7 +288,7 @@ describe('a change of JavaScript', () => {
       'what is new before the directive',
       edit("'use strict';", "function half() {}\n'use strict';"),
       [],
-      'moved 1: #!/usr/bin/env node',
+      "layout 3: 'use strict';",
       ['half'],
     ],
     [
