@@ -1,7 +1,16 @@
 // The core of the sandbox on Podman's compatible API: made, limited as read back, used, quiesced, collected, gone. The
 // whole suite runs there with ESCROW_TEST_ENGINE=podman (npm run test:full does).
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { fileIdentity, prepareImage } from '../../src/server/sandbox/image-preparation.ts';
+import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
+import { imageLayout } from '../../src/server/sandbox/labels.ts';
+import { removeImages } from '../../src/server/sandbox/opaque-steps.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { heldAttempt, prepareContract, sessionAt, settled, turns } from '../fixtures/journey.ts';
@@ -10,6 +19,7 @@ import { podmanInstalled, podmanService, type PodmanService } from '../fixtures/
 import {
   bytesOf,
   command,
+  executorPath,
   file,
   pathOf,
   python,
@@ -167,6 +177,47 @@ describe.skipIf(!installed)('on Podman', () => {
     expect(await bench.engine.volumes([`escrow.container=${spec.name}`])).toEqual([]);
     // Control: those of one that is there are.
     expect(await bench.engine.volumes([`escrow.container=${sandbox.name}`])).toHaveLength(5);
+  });
+
+  it('makes no image over what a Kernel that died had sent of one', async () => {
+    const { images } = bench.engine;
+    const folder = await mkdtemp(join(tmpdir(), 'escrow-podman-half-'));
+    const nodePath = join(folder, 'node');
+    await writeFile(nodePath, launcherProgram(), { mode: 0o755 });
+    const nodeVersion = 'v0.0.0';
+    const archiveOf = (name: string): Readable => {
+      const archive = pack();
+      archive.entry({ name, mode: 0o644 }, bench.homeId);
+      archive.finalize();
+      return Readable.from(archive);
+    };
+    const base = await images.import(archiveOf('etc/base'), {});
+    // It ended between two files: to Podman that is an archive.
+    const half = await images.import(archiveOf('etc/first'), {
+      'escrow.product': 'escrow',
+      'escrow.layout': imageLayout,
+      'escrow.image': 'flat',
+      'escrow.base': base,
+      'escrow.node': await fileIdentity(nodePath, nodeVersion),
+      'escrow.home': bench.homeId,
+    });
+    try {
+      const made: string[] = [];
+      const { digest } = await prepareImage(bench.engine, {
+        base,
+        nodePath,
+        nodeVersion,
+        executorPath,
+        homeId: bench.homeId,
+        log: (_message, part) => made.push(part),
+      });
+      expect(made).toEqual(['flatten', 'executor']);
+      expect(await images.inspect(half)).toBeUndefined();
+      await images.remove(digest);
+    } finally {
+      await removeImages(bench.engine, [base, ...(await images.list([`escrow.base=${base}`])).map(({ id }) => id)]);
+      await rm(folder, { recursive: true });
+    }
   });
 
   it('is collected, stopped and gone, its volumes too', async () => {

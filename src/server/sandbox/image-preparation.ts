@@ -149,8 +149,8 @@ class Making {
     base: NonNullable<Awaited<ReturnType<ContainerEngine['images']['inspect']>>>,
     baseFiles: string,
   ): Promise<string> {
-    const there = newest(await findImages(this.#engine, 'flat', this.#key, this.#node));
-    if (there !== undefined) return there.id;
+    const there = await this.#flatThere(this.#key);
+    if (there !== undefined) return there;
     const { log, base: reference, nodeVersion, steps } = this.#input;
     const labels = this.#labels('flat');
     const flattenFiles = (files: string, kind: typeof labels) =>
@@ -165,8 +165,7 @@ class Making {
     };
     if (steps === null || steps === undefined) return plain();
     // Steps run over what is flat already: a base's volumes, health checks and variables take no part.
-    const below =
-      newest(await findImages(this.#engine, 'flat', { ...this.#key, steps: null }, this.#node))?.id ?? (await plain());
+    const below = (await this.#flatThere({ ...this.#key, steps: null })) ?? (await plain());
     const started = performance.now();
     const left = await steps.over(below);
     this.steps.push({ kind: 'opaque', ms: Math.round(performance.now() - started), packed: null });
@@ -178,6 +177,24 @@ class Making {
       // Their files are in the flat one; what they are configured to is not wanted by anybody.
       await removeImages(this.#engine, left);
     }
+  }
+
+  /**
+   * The newest flat image of a key that is whole. Podman makes one also of what a Kernel had sent when it died, where
+   * that was between two files; the last one is our Node.
+   */
+  async #flatThere(key: ImageKey): Promise<string | undefined> {
+    const engine = this.#engine;
+    const there = newest(await findImages(engine, 'flat', key, this.#node));
+    if (there === undefined || (await engine.flavour()) !== 'podman') return there?.id;
+    const whole = await withFileContainer(engine, there.id, this.#owned, async (files) => {
+      const last = await engine.getFiles(files, insidePaths.node);
+      last?.destroy();
+      return last !== undefined;
+    });
+    if (whole) return there.id;
+    await removeImages(engine, [there.id]);
+    return undefined;
   }
 
   async packages(flat: string): Promise<string> {
@@ -377,7 +394,7 @@ async function flatten(
 ): Promise<string> {
   const files = await engine.exportFiles(baseFiles);
   const flat = pack();
-  const importing = engine.images.import(Readable.from(flat), labels);
+  const importing = engine.images.import(Readable.from(wholeOrInvalid(flat)), labels);
   try {
     await copyBase(files, flat);
     await addOurs(flat, architecture, input);
@@ -388,6 +405,18 @@ async function flatten(
     throw error;
   }
   return importing;
+}
+
+/**
+ * An archive as it is made; one that breaks off ends with what is no header of an archive. Podman takes the end of the
+ * request between two files for the end of the archive, and makes an image of it.
+ */
+async function* wholeOrInvalid(archive: Pack): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const part of archive as AsyncIterable<Uint8Array>) yield part;
+  } catch {
+    yield Buffer.alloc(1024, 0xff);
+  }
 }
 
 /** Ours instead of the base's, or made by the engine at the start. */
