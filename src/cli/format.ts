@@ -308,6 +308,12 @@ function scopeText({ symbols, outcome, reason, line, found, expected }: FileScop
   return `outside of ${only}: ${what}${place}${is}${was}`;
 }
 
+const scopeLabels: Readonly<Record<FileScope['outcome'], Part>> = {
+  inside: styled('green', 'in scope'),
+  outside: styled('red', 'out of scope'),
+  'not-checked': styled('yellow', 'scope not known'),
+};
+
 /** False for a reason that the lines of the scope say better. */
 const isOwnReason = (reason: string): boolean => !/^(?:out-of-scope|scope-not-checked): /.test(reason);
 
@@ -322,7 +328,7 @@ export function verificationLines(verification: VerificationView): Lines {
     ],
     ...verification.scope.map((scope): readonly Part[] => [
       '    ',
-      styled(scope.outcome === 'inside' ? 'green' : 'red', `${scope.outcome === 'inside' ? 'in' : 'out of'} scope`),
+      scopeLabels[scope.outcome],
       ` ${scope.path}: ${scopeText(scope)}`,
     ]),
     ...verification.checks
