@@ -157,7 +157,7 @@ sys.exit(1)`;
       { onProgress: ({ code }) => code === 'opaque' && begun.resolve() },
     );
     const lost = expect(work).rejects.toMatchObject({ code: 'NoKernel' });
-    await begun.promise;
+    await Promise.race([begun.promise, lost]);
     await eventually('the step runs', async () => (await preparing()).some(({ state }) => state === 'running'));
     await kernel.kill();
     await lost;

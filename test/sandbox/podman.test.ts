@@ -179,6 +179,28 @@ describe.skipIf(!installed)('on Podman', () => {
     expect(await bench.engine.volumes([`escrow.container=${sandbox.name}`])).toHaveLength(5);
   });
 
+  it('lists images also while somebody makes and removes some', async () => {
+    const { images } = bench.engine;
+    const state = { over: false };
+    const others = [1, 2].map(async (k) => {
+      for (let n = 0; !state.over; n += 1) {
+        const archive = pack();
+        archive.entry({ name: 'a' }, `${bench.homeId} ${k} ${n}`);
+        archive.finalize();
+        await images.remove(await images.import(Readable.from(archive), { 'escrow.home': bench.homeId }));
+      }
+    });
+    try {
+      // The image of these tests is among them each time.
+      for (let n = 0; n < 60; n += 1) {
+        expect((await images.list([])).some(({ id }) => id === bench.image.digest)).toBe(true);
+      }
+    } finally {
+      state.over = true;
+      await Promise.all(others);
+    }
+  });
+
   it('makes no image over what a Kernel that died had sent of one', async () => {
     const { images } = bench.engine;
     const folder = await mkdtemp(join(tmpdir(), 'escrow-podman-half-'));

@@ -5,6 +5,8 @@ import { EngineFault } from './engine-fault.ts';
 
 /** A commit reads everything that is new: thousands of files of packages. */
 const commitMs = 300_000;
+/** How often a listing is asked for at most. One in eight fails while two others make and remove images all the time. */
+const mostListings = 20;
 
 export interface ImageFacts {
   readonly id: string;
@@ -24,12 +26,24 @@ export class EngineImages {
     this.#connection = connection;
   }
 
-  async list(labels: readonly string[]): Promise<readonly ImageFacts[]> {
+  /** Every image; where Podman meets one that somebody removes meanwhile, it fails as a whole and is asked again. */
+  async #listed(filters: object): Promise<Docker.ImageInfo[]> {
     const client = await this.#connection.client();
-    // All: an image without a tag that another one is built on is hidden otherwise.
+    const podman = (await this.#connection.flavour()) === 'podman';
+    for (let n = 1; ; n += 1) {
+      try {
+        // All: an image without a tag that another one is built on is hidden otherwise.
+        return await settled('images', client.listImages({ all: true, ...filters }), requestMs);
+      } catch (error) {
+        if (!podman || n === mostListings || !EngineFault.is(error) || error.status !== 500) throw error;
+      }
+    }
+  }
+
+  async list(labels: readonly string[]): Promise<readonly ImageFacts[]> {
     const filters =
       labels.length === 0 || (await this.#connection.flavour()) === 'podman' ? {} : { filters: { label: [...labels] } };
-    const listed = await settled('images', client.listImages({ all: true, ...filters }), requestMs);
+    const listed = await this.#listed(filters);
     // Podman 4.3 finds nothing for several labels at once: what counts is looked at here.
     const has = (label: string, of: Readonly<Record<string, string>> | null): boolean => {
       const [key = '', ...value] = label.split('=');
