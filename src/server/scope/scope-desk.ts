@@ -11,12 +11,17 @@ export interface ScopeDeskOptions {
   readonly grammars: string;
   readonly log: Logger;
   /**
-   * How long one question may take, ms. Two files of the largest size take about two seconds together where they parse
-   * (measured on two cores); a file that takes longer is one that recovers from fault after fault.
+   * How long one question may take, ms. Two files of the largest size that hold nothing but nested calls took 3.4 s
+   * together (measured on two cores); a file that takes longer is one that recovers from fault after fault.
    */
   readonly deadlineMs?: number;
   /** How long the thread may take to start, ms; then there is none. */
   readonly startMs?: number;
+  /**
+   * Memory that the parser may take, MiB. Half a MiB of nothing but parentheses took 174 (measured), which is the most that
+   * a file of the largest size was seen to take.
+   */
+  readonly memoryMiB?: number;
   /** After so long without a question the thread is ended, ms: its memory is as large as its largest file made it. */
   readonly idleMs?: number;
 }
@@ -41,7 +46,7 @@ export class ScopeDesk implements ScopeChecker {
   #ended = false;
 
   constructor(options: ScopeDeskOptions) {
-    this.#options = { deadlineMs: 10_000, startMs: 20_000, idleMs: 300_000, ...options };
+    this.#options = { deadlineMs: 10_000, startMs: 20_000, idleMs: 60_000, memoryMiB: 384, ...options };
   }
 
   async outline(language: ScopeLanguage, bytes: Uint8Array): Promise<Outline> {
@@ -89,8 +94,8 @@ export class ScopeDesk implements ScopeChecker {
   async #started(): Promise<Thread> {
     if (this.#ended) throw new ScopeUnavailable('the Kernel ends');
     if (this.#thread?.alive === true) return this.#thread;
-    const { program, grammars, startMs } = this.#options;
-    const thread = new Thread(program, grammars);
+    const { program, grammars, startMs, memoryMiB } = this.#options;
+    const thread = new Thread(program, { folder: grammars, memoryMiB });
     this.#thread = thread;
     const fault = await thread.ready(startMs);
     if (fault === null) return thread;
@@ -117,9 +122,9 @@ class Thread {
   #listener: ((reply: ScopeReply | { readonly kind: 'gone'; readonly message: string }) => void) | undefined;
   #gone: string | undefined;
 
-  constructor(program: string, folder: string) {
+  constructor(program: string, workerData: { readonly folder: string; readonly memoryMiB: number }) {
     this.#worker = new Worker(program, {
-      workerData: { folder },
+      workerData,
       // It needs nothing of this process: no environment, no arguments, no input.
       env: {},
       argv: [],

@@ -5,12 +5,12 @@ import type { ScopeLanguage } from './port.ts';
 import type { ScopeQuestion, ScopeReply } from './scope-messages.ts';
 import { loadParser } from './syntax-parser.ts';
 
-const { folder } = workerData as { readonly folder: string };
+const { folder, memoryMiB } = workerData as { readonly folder: string; readonly memoryMiB: number };
 const port = parentPort;
 if (port === null) throw new Error('this runs as a thread of the Kernel');
 const reply = (message: ScopeReply): void => port.postMessage(message);
 /** Loaded once; a bundle has no await at its top. */
-const loading = loadParser(folder);
+const loading = loadParser(folder, memoryMiB);
 
 const languageOf = (question: ScopeQuestion): ScopeLanguage =>
   question.kind === 'outline' ? question.language : question.comparison.language;

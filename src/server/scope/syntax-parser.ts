@@ -17,20 +17,23 @@ const { WebAssembly: wasm } = globalThis as unknown as {
   readonly WebAssembly: { readonly Memory: new (pages: { initial: number; maximum: number }) => unknown };
 };
 const pageBytes = 65_536;
-/**
- * Memory of the parser, MiB. The runtime begins with 32; half a MiB of nothing but parentheses took 174 (measured), which
- * is the most that a text of that size was seen to take.
- */
-const memoryMiB = { initial: 32, maximum: 384 } as const;
+/** What the runtime asks for at its start, MiB. */
+const initialMiB = 32;
 
-/** Loads the runtime from a folder; each grammar when it is first asked for. */
-export async function loadParser(folder: string): Promise<(language: ScopeLanguage) => Promise<SyntaxParser>> {
+/**
+ * Loads the runtime from a folder; each grammar when it is first asked for. `mostMiB`: memory that it may take; the first
+ * parser of a thread decides.
+ */
+export async function loadParser(
+  folder: string,
+  mostMiB: number,
+): Promise<(language: ScopeLanguage) => Promise<SyntaxParser>> {
   const read = (name: string): Promise<Uint8Array> => readFile(path.join(folder, name));
   const pages = (mib: number): number => (mib * 1_048_576) / pageBytes;
   const module = {
     wasmBinary: await read(grammarFiles.runtime),
     // Its own default may grow to 2 GiB.
-    wasmMemory: new wasm.Memory({ initial: pages(memoryMiB.initial), maximum: pages(memoryMiB.maximum) }),
+    wasmMemory: new wasm.Memory({ initial: pages(initialMiB), maximum: pages(mostMiB) }),
     locateFile: (file: string) => path.join(folder, file),
     // Whatever it has to say is in what it throws.
     print: () => undefined,

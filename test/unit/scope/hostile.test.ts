@@ -8,7 +8,7 @@ import { loadParser } from '../../../src/server/scope/syntax-parser.ts';
 import { maxScopeBytes } from '../../../src/server/scope/read-text.ts';
 import { grammars, scopeDesk } from '../../fixtures/scope.ts';
 
-const parserFor = await loadParser(grammars);
+const parserFor = await loadParser(grammars, 384);
 
 async function fault(
   language: ScopeLanguage,
@@ -146,6 +146,14 @@ describe('the thread that parses', () => {
     const desk = scopeDesk();
     const outline = await desk.outline('python', Buffer.alloc(maxScopeBytes + 1, '\n'));
     expect(outline).toMatchObject({ ok: false, fault: { reason: 'too-large' } });
+    await desk.dispose();
+  });
+
+  it('has so much memory and no more: a file that needs more is out of scope, and the next one is parsed', async () => {
+    const desk = scopeDesk({ memoryMiB: 48, deadlineMs: 120_000 });
+    const large = Buffer.from(`x = ${'('.repeat(200_000)}1${')'.repeat(200_000)}\n`);
+    expect(await desk.outline('python', large)).toMatchObject({ ok: false, fault: { reason: 'parser-failed' } });
+    expect((await desk.outline('python', good)).ok).toBe(true);
     await desk.dispose();
   });
 
