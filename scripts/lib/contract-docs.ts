@@ -74,7 +74,7 @@ A writable file may be limited to named parts of it:
 "writable": [{ "path": "src/usage.py", "symbols": ["timestamp", "imports"], "newSymbols": ["parse_offset"] }]
 \`\`\`
 
-Both versions are parsed, and what is outside the named symbols must be the same: token for token, comments and the contents of strings included, in the same nesting, with the same line breaks between tokens (how many blank lines does not count) and, in Python, the same indentation. Spaces within a line, and the end of the file, do not count; the byte-order mark and the kind of line end do.
+Both versions are parsed, and what is outside the named symbols must be the same: token for token, comments and the contents of strings included, in the same nesting, with the same line breaks between tokens (how many blank lines does not count) and, in Python, the same indentation. Spaces within a line, and the end of the file, do not count; the byte-order mark and the kind of line end do. What has a meaning by standing first in its body (a docstring, a directive) stays first.
 
 | | |
 | --- | --- |
