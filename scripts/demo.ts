@@ -181,6 +181,9 @@ async function demo(folder: string): Promise<Record<string, unknown>> {
 
     say('5. Verification: snapshot, candidate, protected and hidden files in a fresh sandbox');
     for (const check of verification?.checks ?? []) say(`   ${check.id} (${check.kind}): ${describe(check)}`);
+    const [scope] = verification?.scope ?? [];
+    const symbols = scope?.symbols.map(({ name }) => name).join(', ') ?? 'nothing';
+    expectThat(`nothing outside of ${symbols} changed`, scope?.outcome === 'inside', scope?.path ?? 'not compared');
     expectThat('the candidate passed', candidate?.verdict === 'passed', candidate?.verdict ?? 'no candidate');
     if (attempt !== undefined && settlement !== null && attempt.firstToolAt !== null) {
       durations['reservedToFirstTool'] = attempt.firstToolAt - attempt.reservedAt;

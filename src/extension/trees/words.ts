@@ -191,6 +191,8 @@ export function outcomeReasonWords(reason: string, t: Localize): string {
       return t('files changed that its contract does not let change');
     case 'bytes_differ_from_audit':
       return t('its bytes are not those that were recorded');
+    case 'scope_unavailable':
+      return t('what its contract lets change could not be compared');
     case 'no_end_recorded':
       return t('how its work ended was not recorded');
     case 'nothing_collected':

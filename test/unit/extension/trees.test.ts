@@ -88,6 +88,7 @@ describe('the Sessions view', () => {
     ['window_close', 'Its window closed'],
     ['requests', 'All its requests were used'],
     ['container_stopped', 'The container had stopped'],
+    ['scope_unavailable', 'What its contract lets change could not be compared'],
     ['model_said_so', 'Model said so'],
   ])('why an attempt ended, %s, is said in words', (reason, said) => {
     const outcome = { kind: 'lost', phase: 'running', reason, detail: '' } as const;
