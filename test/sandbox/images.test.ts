@@ -41,6 +41,10 @@ afterAll(async () => {
   await rm(path.dirname(standIn.nodePath), { recursive: true });
 });
 
+/** What the engine port has no word for, on the same engine. */
+const { address } = engineChoiceHere();
+const docker = new Docker(address.kind === 'socket' ? { socketPath: address.path } : address);
+
 type Entry = Parameters<ReturnType<typeof pack>['entry']>[0];
 
 const hostileConfiguration = [
@@ -67,7 +71,6 @@ async function base(
     else archive.entry(header, text);
   }
   archive.finalize();
-  const docker = new Docker();
   const progress = (await docker.importImage(Readable.from(archive), {
     changes: [...changes],
   })) as unknown as Readable;
@@ -143,7 +146,7 @@ describe('a prepared image', () => {
       StopSignal: 'SIGCONT',
       Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId },
     });
-    const { Id: id } = (await new Docker().getContainer(handle).commit({})) as { Id: string };
+    const { Id: id } = (await docker.getContainer(handle).commit({})) as { Id: string };
     made.add(id);
     await bench.engine.remove(handle);
     expect((await bench.engine.images.inspect(id))?.Config).toMatchObject({ StopSignal: 'SIGCONT', User: 'nobody' });
