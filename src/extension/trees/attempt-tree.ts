@@ -98,7 +98,8 @@ function settlementNode(attempt: AttemptView, { t, time }: TreeWords): TreeNode 
   const done = settlement.settledAt !== null;
   const rows = settlement.steps.map((step, index) => {
     const facts = Object.entries(step.facts).map(
-      ([name, value]) => `${visible(factWords(name, t), 40)}: ${visible(String(value).replaceAll('_', ' '), 120)}`,
+      ([name, value]) =>
+        `${visible(factWords(name, t), 40)}: ${value === null ? t('not told') : visible(String(value).replaceAll('_', ' '), 120)}`,
     );
     const why = stepReasonWords(step, t);
     return node({

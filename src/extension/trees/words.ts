@@ -236,7 +236,17 @@ export function factWords(name: string, t: Localize): string {
     case 'exitCode':
       return t('exit code');
     case 'oomKilled':
-      return t('out of memory');
+      return t('out of memory, by the engine’s flag');
+    case 'oomInside':
+      return t('ended for memory, counted inside');
+    case 'oomHost':
+      return t('ended for memory, counted by this machine');
+    case 'oomEvents':
+      return t('ended for memory, by the engine’s events');
+    case 'oomEventsWhole':
+      return t('those events heard from start to end');
+    case 'endedByOom':
+      return t('ended by lack of memory');
     case 'finishedAt':
       return t('ended at');
     case 'reason':
