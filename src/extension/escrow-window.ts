@@ -28,6 +28,7 @@ import { Presence } from './presence.ts';
 import { reviewCommands } from './review/review-commands.ts';
 import { EvidenceDocuments } from './review/evidence-documents.ts';
 import { ReviewEditor } from './review/review-editor.ts';
+import { UnseenWatch } from './review/unseen-watch.ts';
 import { sessionCommands } from './sessions/session-commands.ts';
 import { statusLine } from './status-line.ts';
 import { greyStaleRows, RowTreeView } from './tree-view.ts';
@@ -195,6 +196,7 @@ export class EscrowWindow implements vscode.Disposable {
       },
     });
 
+    const unseen = new UnseenWatch({ store, review, readFile: (uri) => artefactFiles.readFile(uri), logError });
     const sessionsView = new RowTreeView(views.sessions, {
       onExpand: (row) => {
         if (row.target.kind !== 'session') return;
@@ -321,6 +323,7 @@ export class EscrowWindow implements vscode.Disposable {
       workspaceFiles,
       operations,
       evidence,
+      unseen,
       review,
       texts,
       sessionsView,

@@ -75,6 +75,15 @@ export function statusLine(state: WindowState, { t, time, home }: TreeWords, rev
   }
   if (review !== undefined) {
     const { icon, says, why } = reviewWords(review, t);
+    const hidden = review.view.decision === null ? (state.unseen.get(review.view.digest)?.length ?? 0) : 0;
+    if (hidden > 0) {
+      return line(
+        'eye-closed',
+        t('{0}; the diff may hide changes', says),
+        `${t('Files of which the diff does not show every change: {0}. The evidence says which.', hidden)} ${why}`,
+        'warning',
+      );
+    }
     return line(icon, says, `${why} ${t('Select to read its evidence.')}`);
   }
   const sessions = known.map(summaryOf);

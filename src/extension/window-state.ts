@@ -1,7 +1,8 @@
 import type { ContractView } from '../protocol/contract.ts';
 import type { Result } from '../protocol/methods.ts';
-import type { ContractDigest, SessionId } from '../protocol/primitives.ts';
+import type { CandidateDigest, ContractDigest, SessionId } from '../protocol/primitives.ts';
 import type { Fault } from './fault-words.ts';
+import type { Unseen } from './review/unseen-changes.ts';
 import type { KernelStatus, SessionSummary, SessionView, WorkspaceFile, WorkspaceSource } from '../protocol/views.ts';
 
 /** What was said, and when this window heard it (wall clock, ms). */
@@ -55,11 +56,18 @@ export interface WindowState {
   readonly workspaces: ReadonlyMap<SessionId, Observed<WorkspaceListing>>;
   /** Contracts of sessions that have a candidate, with their baselines. */
   readonly contracts: ReadonlyMap<ContractDigest, ContractView>;
+  /** What the diff of a candidate does not show of its bytes; without an entry: not looked at yet. */
+  readonly unseen: ReadonlyMap<CandidateDigest, readonly UnseenFile[]>;
   /** Sessions whose fencing token this window holds. */
   readonly controls: ReadonlySet<SessionId>;
   readonly operations: readonly Operation[];
   /** What was asked for again and refused, with why: what is known of it is an earlier answer. */
   readonly unrefreshed: ReadonlyMap<RefreshKey, Fault>;
+}
+
+export interface UnseenFile {
+  readonly path: string;
+  readonly unseen: readonly Unseen[];
 }
 
 export interface WorkspaceListing {
@@ -77,6 +85,7 @@ export const initialState: WindowState = {
   sessions: new Map(),
   workspaces: new Map(),
   contracts: new Map(),
+  unseen: new Map(),
   controls: new Set(),
   operations: [],
   unrefreshed: new Map(),

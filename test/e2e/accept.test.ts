@@ -26,7 +26,7 @@ test('from a contract to an accepted diff, and back; an editor with unsaved chan
 
   await window.openFile('usage.py');
   await window.page.keyboard.type('# unsaved ');
-  await window.row('Sessions', /^Candidate /).click();
+  await window.row('Sessions', /^Candidate/).click();
   await window.page.locator('.multiDiffEntry, .multi-diff-root-floating, .multiDiffEditor').first().waitFor();
   await window.line('moment.tzinfo').waitFor();
   // What there is to know, before the decision; the diff stays open beside it.
@@ -69,7 +69,7 @@ test('a rejected candidate leads to a correction; one that fails its checks cann
   await window.row('Sessions', /Verification.*passed/).waitFor();
   const first = (await theSession(kernel, 'one candidate', verified)).candidates[0]?.digest ?? '';
 
-  await window.row('Sessions', /^Candidate /).click();
+  await window.row('Sessions', /^Candidate/).click();
   await window.editorAction(/^Reject Candidate/).click();
   await window.type('Reject Candidate', 'Say why a text without a timezone is UTC.');
   await window.pick('Reject and Correct');
@@ -83,7 +83,7 @@ test('a rejected candidate leads to a correction; one that fails its checks cann
   await window.statusBarItem().getByText('rejected').waitFor();
   expect(await window.editorAction(/^(Accept|Reject) Candidate/).count()).toBe(0);
 
-  await window.row('Sessions', /^Candidate .*failed/).click();
+  await window.row('Sessions', /^Candidate.*failed/).click();
   await window.statusBarItem().getByText('cannot be accepted').waitFor();
   await window.editorAction(/^Reject Candidate/).waitFor();
   expect(await window.editorAction(/^Accept Candidate/).isDisabled()).toBe(true);

@@ -36,7 +36,7 @@ test('each view, in each theme', async () => {
   await window.row('Sessions', /Verification.*passed/).waitFor();
   await window.collapse(window.row('Sessions', /^Activity/));
   await window.expand(window.row('Sessions', /^Settlement/));
-  await window.row('Sessions', /^Candidate /).click();
+  await window.row('Sessions', /^Candidate/).click();
   await window.line('moment.tzinfo').waitFor();
   await window.editorAction(/^Accept Candidate/).waitFor();
   await pictures(window, 'review');

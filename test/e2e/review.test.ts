@@ -1,6 +1,8 @@
 // Deciding about a candidate: what a stray key can't do, what the keyboard alone can, what hostile bytes look like.
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { expect, test } from 'vitest';
-import { turns, verified } from '../fixtures/journey.ts';
+import { prepareContract, startSession as startOver, turns, verified } from '../fixtures/journey.ts';
 import { startJourney, startSession, theSession } from './harness/journey.ts';
 import { pictures } from './harness/pictures.ts';
 import { until } from './harness/until.ts';
@@ -13,7 +15,6 @@ test('a rejection needs words and a choice: no key that was meant for another bo
   await journey.script([turns.view, turns.edit, turns.finish], [turns.view, turns.wrongEdit, turns.finish]);
   const [window, kernel] = await Promise.all([journey.workbench.open(journey.repo, wide), journey.prepare()]);
   const { page } = window;
-  page.setDefaultTimeout(20_000);
   await startSession(window);
   await window.row('Sessions', /Verification.*passed/).waitFor();
   await window.row('Sessions', /^Candidate/).click();
@@ -60,4 +61,149 @@ test('a rejection needs words and a choice: no key that was meant for another bo
   const after = await theSession(kernel, 'a second candidate', (s) => s.candidates.length === 2 && verified(s));
   expect(after.candidates[0]?.decision).toMatchObject({ kind: 'reject', comment: 'A text without a timezone is UTC.' });
   expect(after.attempts[1]?.feedback).toBe('A text without a timezone is UTC.');
+});
+
+const editor = (args: Readonly<Record<string, unknown>>) => ({
+  toolCalls: [{ name: 'file_editor', arguments: args }],
+});
+const create = (file: string, text: string) =>
+  editor({ command: 'create', path: `/workspace/${file}`, file_text: text });
+
+test('a hostile candidate: what its diff hides is said, nothing of it is interpreted, and a hidden change can be shown', async () => {
+  // A longer line would not fit the context of an attempt.
+  const journey = await startJourney({ settings: { 'editor.stopRenderingLineAfter': 2000 } });
+  const icon = 'notes/<b>&amp; command:quit.md';
+  const files = ['src/usage.py', icon, 'notes/long.txt', 'notes/blob.bin'];
+  await writeFile(
+    path.join(journey.repo, 'utc-timestamp.contract.jsonc'),
+    JSON.stringify({
+      title: 'Hostile $(trash) [run](command:workbench.action.quit)',
+      instruction: 'Interpret timezone-free timestamps as UTC.',
+      writable: files,
+      acceptance: ['tests.test_timestamp', 'tests.test_usage'].map((module, n) => ({
+        id: `c${n}`,
+        argv: ['python3', '-m', 'unittest', '-v', module],
+        baseline: n === 0 ? 'fail' : 'pass',
+        env: { TZ: 'EET-2' },
+      })),
+    }),
+  );
+  await journey.script([
+    turns.view,
+    turns.edit,
+    // The statement leaves its block: a change of meaning by white space alone.
+    editor({
+      command: 'str_replace',
+      path: '/workspace/src/usage.py',
+      old_str: '        text = text[:-1] + "+00:00"',
+      new_str: '    text = text[:-1] + "+00:00"',
+    }),
+    create(
+      icon,
+      '[run](command:workbench.action.quit) <img src=x onerror=alert(1)>\n\u001b[31mred\u001b[0m a\u202eb\u200bc\n',
+    ),
+    create('notes/long.txt', `x = 1 #${' '.repeat(2100)}import os\n`),
+    create('notes/blob.bin', 'MZ\u0000\u0001\n'),
+    { content: 'Done [run](command:workbench.action.quit) \u001b[31m\u202e$(trash)' },
+    turns.finish,
+  ]);
+  const [window, kernel] = await Promise.all([journey.workbench.open(journey.repo, wide), journey.prepare()]);
+  await startSession(window);
+  const session = await theSession(kernel, 'verified', verified);
+  expect(session.candidates[0]?.files.map((file) => file.path).toSorted()).toEqual(files.toSorted());
+  await window.row('Sessions', /Verification/).waitFor();
+  // Names as they are, and no icon or link of them.
+  await window.row('Sessions', 'Hostile $(trash) [run](command:workbench.action.quit)').waitFor();
+  await window.row('Sessions', '<b>&amp; command:quit.md').waitFor();
+  expect(await window.pane('Sessions').locator('.codicon-trash').count()).toBe(0);
+
+  await window.row('Sessions', /^Candidate/).click();
+  await window.line('moment.tzinfo').waitFor();
+  await window.statusBarItem().getByText('the diff may hide changes').waitFor();
+  await pictures(window, 'hostile');
+  const dedented = window.page.locator('.modified-in-monaco-diff-editor .view-line, .editor.modified .view-line', {
+    hasText: 'text = text[:-1]',
+  });
+  await window.notification().getByText('This candidate changes white space that the diff may hide').waitFor();
+  await window.statusBarItem().click();
+  await window.line('Not shown by the diff').waitFor();
+  await window.line('src/usage.py: 1 line differs only in white space').waitFor();
+  await window.line('notes/long.txt: 1 changed line is longer than the 2000 characters').waitFor();
+  await window.line('notes/blob.bin: it is binary').waitFor();
+  await window.line('U+200B').waitFor();
+  await pictures(window, 'hostile-evidence');
+
+  await window.notificationButton('Show White Space Changes').click();
+  await window.page.locator('.view-line', { hasText: 'src/usage.py: 1 line differs' }).waitFor({ state: 'detached' });
+  await window.tab(/^Candidate /).click();
+  await dedented.first().waitFor();
+  await window.page.locator('.line-insert').first().waitFor();
+  await window.screenshot('hostile-shown-dark');
+  // What a control or a bidirectional character is, is readable; nothing of the text is a link to a command.
+  await window.row('Sessions', '<b>&amp; command:quit.md').click();
+  await window.page.locator('.view-lines', { hasText: 'U+202E' }).first().waitFor();
+  await window.page.locator('.view-lines', { hasText: '␛[31mred' }).first().waitFor();
+  expect(await window.page.locator('.detected-link, .detected-link-active').count()).toBe(0);
+  await window.screenshot('hostile-file-dark');
+});
+
+test('with the keyboard alone: attach, read the candidate and its evidence, accept it; every button has a name', async () => {
+  const journey = await startJourney();
+  const kernel = await journey.start();
+  const digest = await prepareContract(kernel, path.join(journey.repo, 'utc-timestamp.contract.jsonc'));
+  await startOver(kernel, digest, path.join(journey.repo, 'rehearsal.json'), { control: false });
+  await theSession(kernel, 'verified', verified);
+  const window = await journey.workbench.open(journey.repo, wide);
+  const { keyboard } = window.page;
+  /** Runs a command of the palette without the mouse. */
+  const command = async (title: string): Promise<void> => {
+    const row = window.page.locator('.quick-input-list .monaco-list-row.focused', { hasText: title }).first();
+    await until(`the command ${title} is chosen`, 60_000, async () => {
+      await keyboard.press('F1');
+      await keyboard.type(title);
+      const there = await row.waitFor({ timeout: 5000 }).then(
+        () => true as const,
+        () => undefined,
+      );
+      if (there === undefined) await keyboard.press('Escape');
+      return there;
+    });
+    await keyboard.press('Enter');
+  };
+  await command('Escrow: Focus on Sessions View');
+  await window.row('Sessions', /Control.*nobody/).waitFor();
+  await command('Escrow: Attach to Session');
+  await window.box('Attach to').waitFor();
+  await keyboard.press('ArrowDown');
+  await keyboard.press('Enter');
+  await window.row('Sessions', /Control.*this window/).waitFor();
+
+  // Down the rows, read as they would be spoken.
+  await command('Escrow: Focus on Sessions View');
+  const focused = window.pane('Sessions').locator('.monaco-list-row.focused');
+  await until('the candidate has the focus', 60_000, async () => {
+    await keyboard.press('ArrowDown');
+    return (await focused.getAttribute('aria-label'))?.startsWith('Candidate, passed') === true ? true : undefined;
+  });
+  await keyboard.press('Enter');
+  await window.line('moment.tzinfo').waitFor();
+  await window.editorAction(/^Accept Candidate/).waitFor();
+  await command('Escrow: Show Evidence of Candidate');
+  await window.line('All 5 checks passed').waitFor();
+  const nameless = window.page.locator('.pane .action-label, .editor-actions .action-label, .statusbar-item-label');
+  const names = await nameless.evaluateAll((all) =>
+    all
+      .filter((one) => one.checkVisibility())
+      .map((one) => one.getAttribute('aria-label') ?? one.textContent)
+      .map((name) => name.trim()),
+  );
+  expect(names.length).toBeGreaterThan(5);
+  expect(names).not.toContain('');
+
+  await command('Escrow: Open Candidate');
+  await window.editorAction(/^Accept Candidate/).waitFor();
+  await command('Escrow: Accept Candidate');
+  const decided = await theSession(kernel, 'accepted', (view) => view.candidates[0]?.decision?.kind === 'accept');
+  expect(decided.candidates[0]?.decision?.reviewer).toBe('Ada Reviewer');
+  await window.row('Sessions', /Integration.*integrated/).waitFor();
 });

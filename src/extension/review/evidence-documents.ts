@@ -84,7 +84,7 @@ export class EvidenceDocuments implements vscode.Disposable {
       return vscode.l10n.t('Not known to this window. Open it again from the Sessions view.');
     }
     const contract = state.contracts.get(session.value.contractDigest);
-    const text = evidenceText(session.value, candidate, contract, this.#words);
+    const text = evidenceText(session.value, candidate, contract, this.#words, state.unseen.get(named.candidate));
     return isSessionCurrent(state, session.value)
       ? text
       : `${text}\n${vscode.l10n.t('Not current; last observed {0}.', this.#words.time(session.at))}\n`;
@@ -96,7 +96,8 @@ export class EvidenceDocuments implements vscode.Disposable {
       if (named === undefined) continue;
       const turned = current(state, named.session) !== current(before, named.session);
       const changed = state.sessions.get(named.session)?.value !== before.sessions.get(named.session)?.value;
-      if (turned || changed || state.contracts !== before.contracts) this.#changed.fire(document.uri);
+      const looked = state.unseen !== before.unseen;
+      if (turned || changed || looked || state.contracts !== before.contracts) this.#changed.fire(document.uri);
     }
   }
 }

@@ -15,6 +15,8 @@ import {
 } from '../trees/words.ts';
 import { isScopeReason, scopeWords, symbolWords } from '../trees/scope-words.ts';
 import { visible } from '../visible-text.ts';
+import type { UnseenFile } from '../window-state.ts';
+import { unseenWords } from './unseen-words.ts';
 
 /** Marks at the beginning of a line, each with one meaning; the grammar colours by them. */
 const good = '✓';
@@ -64,6 +66,14 @@ function filesOf(candidate: CandidateView, contract: ContractView | undefined, t
       symbols === null ? visible(path, 500) : t('{0} (only {1})', visible(path, 500), symbolWords(symbols, t)),
     ) ?? [];
   return scope.length === 0 ? changed : [...changed, `  ${t('The contract lets change: {0}', scope.join(', '))}`];
+}
+
+/** What the bytes have and the diff on screen does not. */
+function hiddenOf(unseen: readonly UnseenFile[] | undefined, t: Localize): string[] {
+  if (unseen === undefined) return [`  ${note} ${t('Not looked at: open the candidate.')}`];
+  return unseen.flatMap((file) =>
+    file.unseen.map((each) => `  ${bad} ${visible(file.path, 500)}: ${unseenWords(each, t)}`),
+  );
 }
 
 /** What a check did before the attempt, beside what the contract says it does there. */
@@ -162,13 +172,15 @@ function attemptOf(session: SessionView, attempt: AttemptView | undefined, { t, 
 
 /**
  * What there is to know before a decision, as one plain text: the verdict, each check before and after, what was not
- * observed, and how the bytes came about. `contract` undefined: its baseline is not known here (yet). Pure.
+ * observed, and how the bytes came about. `contract` undefined: its baseline is not known here (yet); `unseen` undefined:
+ * nobody has looked yet what its diff hides. Pure.
  */
 export function evidenceText(
   session: SessionView,
   candidate: CandidateView,
   contract: ContractView | undefined,
   words: TreeWords,
+  unseen: readonly UnseenFile[] | undefined,
 ): string {
   const { t, time } = words;
   const attempt = session.attempts.find(({ id }) => id === candidate.attempt);
@@ -187,6 +199,7 @@ export function evidenceText(
       ],
     ],
     [t('Changed files'), filesOf(candidate, contract, t)],
+    [t('Not shown by the diff'), hiddenOf(unseen, t)],
     [t('Checks'), checksOf(run, contract, words)],
     [
       t('Other runs'),

@@ -27,7 +27,7 @@ export interface CandidateOnScreen extends ReviewedCandidate {
 }
 
 /** Which side of a candidate's file a URI shows; the other side may not exist. */
-function sideUri(
+export function sideUri(
   session: SessionId,
   candidate: CandidateDigest,
   file: CandidateFile,

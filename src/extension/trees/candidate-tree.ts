@@ -179,8 +179,12 @@ export function candidateNode(session: SessionView, candidate: CandidateView, wo
   const decision = candidate.decision;
   return node({
     id: `${session.id}/${candidate.digest}`,
-    label: t('Candidate {0}', shortDigest(candidate.digest)),
-    description: candidate.eligible ? verdictWords(candidate.verdict, t) : t('diagnostic only, not eligible'),
+    label: t('Candidate'),
+    // What it is worth before which one it is: a narrow row cuts the rest.
+    description: [
+      candidate.eligible ? verdictWords(candidate.verdict, t) : t('diagnostic only, not eligible'),
+      shortDigest(candidate.digest),
+    ].join(' · '),
     tooltip: candidate.digest,
     icon,
     context: contextWords(

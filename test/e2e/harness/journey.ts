@@ -28,6 +28,8 @@ export interface Journey {
   readonly script: (turns: readonly unknown[], correction?: readonly unknown[]) => Promise<void>;
   /** A client of the same Kernel that only looks; the Kernel must be running. */
   readonly observe: () => Promise<KernelConnection>;
+  /** As `observe`, where the Kernel may have to be started. */
+  readonly start: () => Promise<KernelConnection>;
   /** Starts the Kernel and checks the baseline of the contract, for a test that is about what comes after. */
   readonly prepare: () => Promise<KernelConnection>;
 }
@@ -129,6 +131,7 @@ export async function startJourney(options: JourneyOptions = {}): Promise<Journe
         }),
       ),
     observe: () => connect(false),
+    start: () => connect(true),
     prepare: () =>
       phase('check a baseline beforehand', async () => {
         const kernel = await connect(true);

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { CheckResult, ContractView } from '../../../src/protocol/contract.ts';
 import type { RelPath } from '../../../src/protocol/primitives.ts';
 import type { CandidateView, SessionView, VerificationView } from '../../../src/protocol/views.ts';
+import type { UnseenFile } from '../../../src/extension/window-state.ts';
 import { evidenceText } from '../../../src/extension/review/evidence-text.ts';
 import { binding, ids } from '../../fixtures/session.ts';
 import { attemptView, candidateView, sessionView, verificationView, words } from '../../fixtures/window-state.ts';
@@ -53,8 +54,9 @@ function text(
   candidate: CandidateView,
   session: Partial<SessionView> = {},
   before: readonly CheckResult[] = [failedBefore],
+  unseen: readonly UnseenFile[] | undefined = [],
 ) {
-  return evidenceText(sessionView({ candidates: [candidate], ...session }), candidate, contract(before), words);
+  return evidenceText(sessionView({ candidates: [candidate], ...session }), candidate, contract(before), words, unseen);
 }
 
 describe('the evidence of a candidate, as one text', () => {
@@ -80,7 +82,7 @@ describe('the evidence of a candidate, as one text', () => {
     const named = { path: 'src/usage.py', symbols: scope.symbols, exists: true };
     const limited = { ...contract([]), contract: { ...contract([]).contract, writable: [named] } } as ContractView;
     const candidate = candidateView({ verdict: 'passed', verifications: [run([check()])] });
-    const evidence = evidenceText(sessionView({ candidates: [candidate] }), candidate, limited, words);
+    const evidence = evidenceText(sessionView({ candidates: [candidate] }), candidate, limited, words, []);
     expect(evidence).toContain('The contract lets change: src/usage.py (only timestamp)');
   });
 
@@ -115,7 +117,7 @@ describe('the evidence of a candidate, as one text', () => {
   test('one that a newer one has followed says so', () => {
     const old = candidateView();
     const newer = candidateView({ digest: '1'.repeat(64) as CandidateView['digest'] });
-    expect(evidenceText(sessionView({ candidates: [old, newer] }), old, undefined, words)).toContain(
+    expect(evidenceText(sessionView({ candidates: [old, newer] }), old, undefined, words, [])).toContain(
       '! A newer candidate exists',
     );
   });
@@ -149,7 +151,7 @@ describe('the evidence of a candidate, as one text', () => {
 
   test('a baseline that this window does not have is not claimed', () => {
     const candidate = candidateView({ verifications: [run([check()])] });
-    const shown = evidenceText(sessionView({ candidates: [candidate] }), candidate, undefined, words);
+    const shown = evidenceText(sessionView({ candidates: [candidate] }), candidate, undefined, words, []);
     expect(shown).toContain('Baseline: not known to this window');
   });
 
@@ -162,4 +164,16 @@ describe('the evidence of a candidate, as one text', () => {
     expect(shown).not.toMatch(/[\u200b\u202e]/);
     expect(shown).not.toMatch(/^✓ utc/m);
   });
+});
+
+test('what the diff hides is said; what nobody looked at is not said to be nothing', () => {
+  const file = {
+    path: 'src/a\u202e.py',
+    unseen: [{ kind: 'white-space', lines: 2 }, { kind: 'byte-order-mark' }],
+  } as const;
+  const said = text(candidateView(), {}, [], [file]);
+  expect(said).toContain('Not shown by the diff\n  ✗ src/a⟨U+202E⟩.py: 2 lines differ only in white space');
+  expect(said).toContain('its byte order mark comes or goes');
+  expect(evidenceText(sessionView(), candidateView(), undefined, words, undefined)).toContain('Not looked at');
+  expect(text(candidateView())).not.toContain('Not shown by the diff');
 });

@@ -80,7 +80,7 @@ describe('the Sessions view', () => {
       candidates: [candidateView({ eligible: false, verifications: [], verdict: 'unverified' })],
     });
     const tree = rows(windowState(session));
-    expect(rowOf(tree, 'Candidate').description).toBe('diagnostic only, not eligible');
+    expect(rowOf(tree, 'Candidate').description).toMatch(/^diagnostic only, not eligible · [0-9a-f]{12}$/);
     expect(rowOf(tree, 'UTC').description).toContain('cancelled');
   });
 
@@ -505,6 +505,13 @@ describe('the status bar', () => {
     expect(said({ verdict: 'flaky' }).tooltip).toContain('passed and failed on the same bytes');
     expect(said({ verdict: 'unverified' }).tooltip).toContain('cannot be accepted yet');
     expect(said({ eligible: false, verdict: 'unverified' }).text).toContain('diagnostic only');
+    const hidden = [{ path: 'a', unseen: [{ kind: 'byte-order-mark' }] }] as const;
+    const view = candidateView();
+    const hiding = windowState(sessionView(), { unseen: new Map([[view.digest, hidden]]) });
+    expect(statusLine(hiding, words, { view, superseded: false })).toMatchObject({
+      text: '$(eye-closed) Escrow: checks passed; the diff may hide changes',
+      tone: 'warning',
+    });
     const gone = windowState(sessionView(), { connection: lost });
     expect(statusLine(gone, words, { view: candidateView(), superseded: false }).text).toContain('not connected');
   });
