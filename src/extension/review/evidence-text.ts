@@ -3,6 +3,7 @@ import type { AttemptView, CandidateFile, CandidateView, SessionView, Verificati
 import type { Localize, TreeWords } from '../trees/tree-node.ts';
 import {
   checkWords,
+  integrationReasonWords,
   integrationWords,
   outcomeWords,
   shortDigest,
@@ -213,7 +214,7 @@ export function evidenceText(
       t('Integration'),
       candidate.integrations.map(
         (each) =>
-          `  ${time(each.at)}  ${integrationWords(each.state, t)}${each.reason === null ? '' : ` · ${visible(each.reason.replaceAll('_', ' '))}`}${
+          `  ${time(each.at)}  ${integrationWords(each.state, t)}${each.reason === null ? '' : ` · ${visible(integrationReasonWords(each.reason, t))}`}${
             each.moved.length === 0 ? '' : ` · ${t('{0} other files moved since the freeze', each.moved.length)}`
           }`,
       ),

@@ -7,7 +7,7 @@ import type { CommandTable, WindowParts } from '../window-parts.ts';
 import { isRow } from '../tree-argument.ts';
 import { showInformation, showWarning } from '../messages.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
-import { integrationWords, shortDigest } from '../trees/words.ts';
+import { integrationReasonWords, integrationWords, shortDigest } from '../trees/words.ts';
 import { candidateActions, type CandidateActions } from './candidate-actions.ts';
 import { askRejection } from './ask-rejection.ts';
 import { assertedReviewer } from './asserted-reviewer.ts';
@@ -112,12 +112,15 @@ export function reviewCommands(parts: WindowParts): CommandTable {
       return;
     }
     // A refusal is an answer, not an error: nothing was written. It needs eyes, so it is said aloud.
+    const state = integrationWords(integration.state, vscode.l10n.t);
     showWarning(
-      vscode.l10n.t(
-        'Your files were not changed as asked: {0}. {1}',
-        integrationWords(integration.state, vscode.l10n.t),
-        visible(integration.reason?.replaceAll('_', ' ') ?? ''),
-      ),
+      integration.reason === null
+        ? vscode.l10n.t('Your files were not changed as asked: {0}.', state)
+        : vscode.l10n.t(
+            'Your files were not changed as asked: {0}, {1}. Mend that, then try again from the title of the candidate.',
+            state,
+            visible(integrationReasonWords(integration.reason, vscode.l10n.t)),
+          ),
     );
   }
 

@@ -12,7 +12,7 @@ import { candidateActions } from '../review/candidate-actions.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { contextWords, node, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
 import { isScopeReason, scopeWords } from './scope-words.ts';
-import { checkWords, integrationWords, shortDigest, verdictWords } from './words.ts';
+import { checkWords, integrationReasonWords, integrationWords, shortDigest, verdictWords } from './words.ts';
 
 function fileNode(session: SessionView, candidate: CandidateView, file: CandidateFile, t: Localize): TreeNode {
   const look = ((): { icon: Icon; words: string } => {
@@ -137,7 +137,7 @@ function verificationNode(verification: VerificationView, words: TreeWords): Tre
 function integrationNode(session: SessionView, integration: IntegrationView, { t, time }: TreeWords): TreeNode {
   const done = integration.state === 'integrated' || integration.state === 'undo_refused';
   const notes = [
-    integration.reason === null ? undefined : visible(integration.reason.replaceAll('_', ' ')),
+    integration.reason === null ? undefined : visible(integrationReasonWords(integration.reason, t)),
     integration.moved.length > 0 ? t('{0} other files moved since the freeze', integration.moved.length) : undefined,
     integration.unsaved === 'unknown' ? t('unsaved editors unknown') : undefined,
   ].filter((note) => note !== undefined);

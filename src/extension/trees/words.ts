@@ -302,6 +302,29 @@ export function integrationWords(state: IntegrationView['state'], t: Localize): 
   }
 }
 
+/** Why an integration, or its undoing, did not come about, by the Kernel's code. */
+export function integrationReasonWords(reason: string, t: Localize): string {
+  switch (reason) {
+    case 'UnsavedChanges':
+      return t('an editor holds unsaved changes');
+    case 'BaseChanged':
+      return t('files are not as they were at the freeze');
+    case 'UnsafePath':
+      return t('a path is not safe to write');
+    case 'StorageFull':
+      return t('no space is left in the folder');
+    case 'StorageUnwritable':
+      return t('the folder cannot be written');
+    case 'interrupted':
+      return t('it was interrupted');
+    case 'internal':
+      return t('something unexpected happened; the log of the Kernel says what');
+    default:
+      // A code of a newer Kernel, or what the system said of a file.
+      return /^[\w-]+$/.test(reason) ? reason.replaceAll(/[_-]/g, ' ') : reason;
+  }
+}
+
 /** How a command ended, from what was observed. */
 export function endWords(end: CommandEnd, t: Localize): string {
   switch (end.kind) {
