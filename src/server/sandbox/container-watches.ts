@@ -46,10 +46,15 @@ export class ContainerWatches {
     this.#watched.get(engineId)?.oom.channelEnded(end);
   }
 
-  /** Right before a kill of ours. Throws EngineFault. */
-  async beforeKill(container: InspectedContainer): Promise<void> {
+  /** Seen right before its end is asked for; `kill`: it is not stopped yet. Throws EngineFault. */
+  async beforeEnd(container: InspectedContainer, kill: boolean): Promise<void> {
     const { oom } = await this.#of(container.id, container.createdAt);
-    oom.beforeKill(container.running);
+    if (kill) oom.beforeKill();
+  }
+
+  /** The engine says that it has killed it for us, and will tell of that as an event. */
+  killed(engineId: string): void {
+    this.#watched.get(engineId)?.oom.killed();
   }
 
   /** Once a container was seen stopped; `flag` is the engine's at that moment. */

@@ -153,6 +153,8 @@ export class EngineEvents {
         this.#kills += 1;
         return;
       case 'die':
+      // Podman's own word, where it is not translated.
+      case 'died':
         this.#over = true;
         this.close();
         return;

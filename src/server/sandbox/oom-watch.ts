@@ -3,8 +3,8 @@ import { EngineEvents, type HeardEvents } from './engine-events.ts';
 import { hostCounter, type HostCounter } from './host-counter.ts';
 import type { ChannelEnd, OomWord } from './port.ts';
 
-/** An engine writes a container's end a few milliseconds after it lets go whoever waits for it. */
-const lastEventMs = 500;
+/** An engine writes a container's end a few milliseconds after it lets go whoever waits for it; this is for one under load. */
+const lastEventMs = 2_000;
 
 /** What is known of shortages of memory when a container is seen stopped. */
 export interface OomEvidence {
@@ -17,7 +17,7 @@ export interface OomEvidence {
   readonly eventsSinceLook: number;
   /** The engine's flag at the stop. Docker keeps it for any process of the container that ever was ended so. */
   readonly flag: boolean;
-  /** It was seen stopped without a kill of ours. */
+  /** Its stream ended before a kill of ours, or there was none. */
   readonly byItself: boolean;
 }
 
@@ -31,7 +31,7 @@ export function endedByShortage(seen: OomEvidence): boolean {
   if (!byItself) return false;
   if (host !== null && host > (inside ?? 0)) return true;
   if (events !== null) {
-    // Somebody had the engine end it.
+    // Somebody else had the engine end it.
     if (events.kills > 0) return false;
     if (eventsSinceLook > 0) return true;
     if (events.whole && events.ooms > 0) return false;
@@ -51,7 +51,12 @@ export class OomWatch {
   #host: number | null = null;
   #inside: number | null = null;
   #atLook = 0;
-  #killed = false;
+  /** A kill of ours was tried. */
+  #tried = false;
+  /** Kills of ours that the engine tells of as well: those that it acknowledged. */
+  #kills = 0;
+  /** Its stream had ended by itself before the first try: an engine may call it running for a moment after that. */
+  #gone = false;
 
   /** `since`: as in EngineEvents. */
   constructor(engine: Pick<ContainerEngine, 'events'>, engineId: string, since: number | null, tellsOoms: boolean) {
@@ -80,28 +85,34 @@ export class OomWatch {
   /** Its end may be the container's: the counter is read before the control group goes. */
   channelEnded(end: ChannelEnd): void {
     if (end.kind !== 'closed-by-us') this.#readHost();
+    if (end.kind === 'stream-ended' && !this.#tried) this.#gone = true;
   }
 
-  /** Before a kill of ours. What runs then is not ended by anything else. */
-  beforeKill(running: boolean): void {
-    if (!running) return;
-    this.#killed = true;
+  /** Before a kill of ours. What is there then and had not gone is not ended by anything else. */
+  beforeKill(): void {
+    this.#tried = true;
     this.#readHost();
   }
 
-  /** Once it was seen stopped; waits a moment for the engine's last event. */
+  killed(): void {
+    this.#kills += 1;
+  }
+
+  /** Once it was seen stopped; waits a moment for the engine's last event, where it tells of shortages. */
   async word(flag: boolean): Promise<OomWord> {
-    await this.#events.untilOver(lastEventMs);
+    if (this.#tellsOoms) await this.#events.untilOver(lastEventMs);
     const heard = this.#heardOoms;
+    const others = Math.max(0, (heard?.kills ?? 0) - this.#kills);
+    const events = heard === null ? null : { ...heard, kills: others };
     const eventsSinceLook = Math.max(0, (heard?.ooms ?? 0) - this.#atLook);
-    const seen = { inside: this.#inside, host: this.#host, events: heard, eventsSinceLook, flag };
+    const seen = { inside: this.#inside, host: this.#host, events, eventsSinceLook, flag };
     return {
       inside: seen.inside,
       host: seen.host,
       events: heard?.ooms ?? null,
       eventsWhole: heard?.whole ?? false,
       flag,
-      ended: endedByShortage({ ...seen, byItself: !this.#killed }),
+      ended: endedByShortage({ ...seen, byItself: this.#gone || !this.#tried }),
     };
   }
 

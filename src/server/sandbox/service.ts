@@ -313,9 +313,12 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       if (connection instanceof EngineFault) return { kind: 'unconfirmed', reason: connection.message };
       detachAll(engineIdOrName);
       let id = '';
-      const seen = await killAndConfirm(connection, options.homeId, engineIdOrName, options.confirmMs, (before) => {
-        id = before.id;
-        return watches.beforeKill(before);
+      const seen = await killAndConfirm(connection, options.homeId, engineIdOrName, options.confirmMs, {
+        found: (before, kill) => {
+          id = before.id;
+          return watches.beforeEnd(before, kill);
+        },
+        acknowledged: (before) => watches.killed(before.id),
       });
       switch (seen.kind) {
         case 'stopped':

@@ -12,27 +12,36 @@ export type StopSeen =
 export const confirmPatienceMs = 10_000;
 const againMs = 100;
 
+/** Who wants to know what a kill finds and does. */
+export interface KillWitness {
+  /** What was there before, and whether it is killed now. */
+  found(before: InspectedContainer, kill: boolean): Promise<void>;
+  /** The engine says that it has killed it. */
+  acknowledged(before: InspectedContainer): void;
+}
+
 /**
  * Kills (no stop: a paused container would be thawed and run its handlers) and looks until it is seen stopped: not
- * running, no process, a final state. The engine's acknowledgement alone is not believed. `found` is told what was there before. Never
- * throws.
+ * running, no process, a final state. The engine's acknowledgement alone is not believed. Never throws.
  */
 export async function killAndConfirm(
   engine: ContainerEngine,
   homeId: string,
   idOrName: string,
   patienceMs: number = confirmPatienceMs,
-  found: (before: InspectedContainer) => Promise<void> = async () => undefined,
+  witness?: KillWitness,
 ): Promise<StopSeen> {
   try {
     const before = await engine.inspect(idOrName);
     if (before === undefined) return { kind: 'absent' };
     if (!isOurs(before.labels, homeId)) return { kind: 'unconfirmed', reason: 'not ours: it was not touched' };
-    await found(before);
-    if (isStopped(before)) return stopped(before);
+    const over = isStopped(before);
+    await witness?.found(before, !over);
+    if (over) return stopped(before);
     const deadline = performance.now() + patienceMs;
     try {
       await engine.kill(before.id);
+      witness?.acknowledged(before);
       await engine.waitUntilStopped(before.id, patienceMs);
     } catch (error) {
       // 409: it stopped by itself in between. Anything else is told if it is not seen stopped all the same.

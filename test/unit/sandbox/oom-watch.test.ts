@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hostCounter } from '../../../src/server/sandbox/host-counter.ts';
-import { endedByShortage, type OomEvidence } from '../../../src/server/sandbox/oom-watch.ts';
+import { ContainerEngine } from '../../../src/server/sandbox/engine.ts';
+import { endedByShortage, OomWatch, type OomEvidence } from '../../../src/server/sandbox/oom-watch.ts';
+import type { OomWord } from '../../../src/server/sandbox/port.ts';
+import { eventEngine, eventLine, tells } from '../../fixtures/bad-peers/engine-event-streams.ts';
 
 const quiet: OomEvidence = { inside: 0, host: null, events: null, eventsSinceLook: 0, flag: false, byItself: true };
 const heard = (ooms: number, more: object = {}) => ({ ooms, kills: 0, whole: true, ...more });
@@ -39,6 +42,47 @@ describe('a container that ended by itself', () => {
   };
   it.each(Object.entries(not))('was not where %s', (_, parts) => {
     expect(endedByShortage({ ...quiet, ...parts })).toBe(false);
+  });
+});
+
+describe('a watch over one container', () => {
+  const id = 'd'.repeat(64);
+  const line = (action: string) => eventLine(id, action, 1);
+  const watching = async (actions: readonly string[], steps: (watch: OomWatch) => void): Promise<OomWord> => {
+    const engine = await eventEngine([tells(...actions.map(line))]);
+    const watch = new OomWatch(new ContainerEngine({ kind: 'socket', path: engine.socket }), id, null, true);
+    try {
+      steps(watch);
+      return await watch.word(true);
+    } finally {
+      watch.close();
+      await engine.close();
+    }
+  };
+
+  it('tells a container that had ended by itself from one that we killed, although the engine still called it running', async () => {
+    const actions = ['start', 'oom', 'kill', 'die'];
+    const gone = await watching(actions, (watch) => {
+      watch.channelEnded({ kind: 'stream-ended' });
+      watch.beforeKill();
+      watch.killed();
+    });
+    expect(gone).toMatchObject({ events: 1, eventsWhole: true, ended: true });
+    const killed = await watching(actions, (watch) => {
+      watch.beforeKill();
+      watch.killed();
+      watch.channelEnded({ kind: 'stream-ended' });
+    });
+    expect(killed).toMatchObject({ events: 1, ended: false });
+  });
+
+  it('tells a kill that somebody else asked for from ours', async () => {
+    const other = await watching(['start', 'oom', 'kill', 'die'], (watch) => {
+      watch.channelEnded({ kind: 'stream-ended' });
+      // Refused: it was not running any more.
+      watch.beforeKill();
+    });
+    expect(other).toMatchObject({ events: 1, ended: false });
   });
 });
 
