@@ -4,8 +4,8 @@
 // all.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { crashRun, type CrashRun, type Verdict } from '../fixtures/crash-run.ts';
+import { fullRun } from '../fixtures/left-out.ts';
 
-const full = process.env['ESCROW_TEST_FULL'] === '1';
 const [part = 1, parts = 1] = (process.env['ESCROW_MATRIX_PART'] ?? '1/1').split('/').map(Number);
 
 /** One or two of each kind of effect, at the places where most is at stake. kernel-death.test.ts has the steps between. */
@@ -58,7 +58,7 @@ async function killAt(point: string): Promise<void> {
   expect(verdict.broken).toEqual([]);
 }
 
-if (full) {
+if (fullRun) {
   it('every point that the main job passes', { timeout: 3_600_000 }, async () => {
     const points = [...run.passages]
       .flatMap(([name, count]) => occurrences(count).map((n) => `${name}:${n}`))

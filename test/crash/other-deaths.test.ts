@@ -34,6 +34,7 @@ import {
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
 import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
 import { hostPids, supervisorOf } from '../fixtures/strike.ts';
+import { unless } from '../fixtures/left-out.ts';
 
 let bundles: OwnBundles;
 let repo: ExampleRepo;
@@ -316,7 +317,7 @@ describe('the machine', () => {
   });
 });
 
-describe.skipIf(!canMount)('the disk of the state folder', () => {
+describe.skipIf(!canMount)(`the disk of the state folder${unless(canMount, 'may not mount')}`, () => {
   let disk: SmallDisk;
   let small: string;
   beforeAll(async () => {

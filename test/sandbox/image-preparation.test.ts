@@ -19,9 +19,9 @@ import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { knownHome } from '../fixtures/known-home.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 import { words } from '../fixtures/window-state.ts';
+import { fullRun, leftOut } from '../fixtures/left-out.ts';
 
 /** What fetches tens of megabytes more. */
-const full = process.env['ESCROW_TEST_FULL'] === '1';
 const engine = engineHere();
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
@@ -356,7 +356,7 @@ describe('the Node of sandboxes', () => {
     expect(await findSandboxNode(nowhere, process.arch === 'arm64' ? 'amd64' : 'arm64')).toBeNull();
   });
 
-  it.runIf(full)('is fetched as a package with a fixed hash where there is none', async () => {
+  it.runIf(fullRun)(`is fetched as a package with a fixed hash where there is none${leftOut.fullRun}`, async () => {
     const folder = await mkdtemp(path.join(os.tmpdir(), 'escrow-test-'));
     try {
       const cache = path.join(folder, 'cache');

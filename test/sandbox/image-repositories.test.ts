@@ -10,9 +10,9 @@ import { plainGit } from '../fixtures/git-repository.ts';
 import { imageRepository, replacement, type ImageRepository } from '../fixtures/image-repository.ts';
 import { sessionAt, settled, startSession, verified, writeScript } from '../fixtures/journey.ts';
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { fullRun, leftOut } from '../fixtures/left-out.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 
-const full = process.env['ESCROW_TEST_FULL'] === '1';
 const minutes = 60_000;
 let kernel: TestKernel;
 const repos: ImageRepository[] = [];
@@ -50,7 +50,7 @@ async function journey(digest: ContractDigest, turns: readonly unknown[]): Promi
   return view;
 }
 
-describe.runIf(full)('from contract to verified candidate', () => {
+describe.runIf(fullRun)(`from contract to verified candidate${leftOut.fullRun}`, () => {
   beforeAll(async () => {
     await ensureSandboxImage();
     kernel = await startTestKernel();

@@ -13,11 +13,11 @@ import { openStore } from '../../src/server/store/open-store.ts';
 import { engineHere } from '../../scripts/lib/engine-here.ts';
 import { imageRepository, type ImageRepository } from '../fixtures/image-repository.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { fullRun, leftOut } from '../fixtures/left-out.ts';
 import { knownHome } from '../fixtures/known-home.ts';
 import { executorPath, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 /** Flattening the default base twice takes a minute on a busy machine. */
-const full = process.env['ESCROW_TEST_FULL'] === '1';
 const engine = engineHere();
 const yes = { reviewer: { name: 'test', channel: 'script' as const }, standing: false };
 
@@ -170,14 +170,16 @@ sys.exit(1)`;
     current = next;
   });
 
-  it.runIf(full)('leaves files, but no rights, no foreign code in every program, and no change of ours', async () => {
-    const evil = await planned([{ argv: ['python3', '-c', 'open("/etc/ld.so.preload", "w").write("/evil.so")'] }]);
-    await expect(
-      current.call('image/prepare', { digest: evil.digest, plan: evil.plan.plan, approval: yes }),
-    ).rejects.toMatchObject({ code: 'ImageUnavailable' });
-    expect(await traces()).toEqual([]);
+  it.runIf(fullRun)(
+    `leaves files, but no rights, no foreign code in every program, and no change of ours${leftOut.fullRun}`,
+    async () => {
+      const evil = await planned([{ argv: ['python3', '-c', 'open("/etc/ld.so.preload", "w").write("/evil.so")'] }]);
+      await expect(
+        current.call('image/prepare', { digest: evil.digest, plan: evil.plan.plan, approval: yes }),
+      ).rejects.toMatchObject({ code: 'ImageUnavailable' });
+      expect(await traces()).toEqual([]);
 
-    const code = `
+      const code = `
 import os, shutil
 open("/usr/local/bin/tool", "w").write("#!/bin/sh\\nls -l /usr/local/bin/copy /opt/escrow/executor.cjs; test ! -e /workspace/planted\\n")
 os.chmod("/usr/local/bin/tool", 0o755)
@@ -185,23 +187,24 @@ shutil.copy("/bin/sh", "/usr/local/bin/copy")
 os.chmod("/usr/local/bin/copy", 0o6755)
 open("/opt/escrow/executor.cjs", "w").write("evil")
 open("/workspace/planted", "w").write("evil")`;
-    const good = await planned([{ argv: ['python3', '-c', code] }]);
-    const done = await current.call('image/prepare', {
-      digest: good.digest,
-      plan: good.plan.plan,
-      approval: yes,
-    });
-    expect(done.record?.steps.map(({ kind }) => kind)).toEqual(['opaque', 'flatten', 'executor']);
-    const baseline = await current.call('contract/baseline', { digest: good.digest });
-    const tool = baseline.checks.find(({ id }) => id === 'tool');
-    expect(tool?.end).toEqual({ kind: 'exit', code: 0 });
-    expect(tool?.tail).toMatch(/-rwxr-xr-x.*\/usr\/local\/bin\/copy/);
-    expect(tool?.tail).not.toMatch(/ 4 .*executor\.cjs/);
-    // Only the result is left, not the steps on the way.
-    expect(await stepImages()).toEqual([]);
-    await current.call('image/prune', { preview: false, all: true });
-    expect(await traces()).toEqual([]);
-  });
+      const good = await planned([{ argv: ['python3', '-c', code] }]);
+      const done = await current.call('image/prepare', {
+        digest: good.digest,
+        plan: good.plan.plan,
+        approval: yes,
+      });
+      expect(done.record?.steps.map(({ kind }) => kind)).toEqual(['opaque', 'flatten', 'executor']);
+      const baseline = await current.call('contract/baseline', { digest: good.digest });
+      const tool = baseline.checks.find(({ id }) => id === 'tool');
+      expect(tool?.end).toEqual({ kind: 'exit', code: 0 });
+      expect(tool?.tail).toMatch(/-rwxr-xr-x.*\/usr\/local\/bin\/copy/);
+      expect(tool?.tail).not.toMatch(/ 4 .*executor\.cjs/);
+      // Only the result is left, not the steps on the way.
+      expect(await stepImages()).toEqual([]);
+      await current.call('image/prune', { preview: false, all: true });
+      expect(await traces()).toEqual([]);
+    },
+  );
 });
 
 describe('what steps write to the engine’s disk', () => {

@@ -4,11 +4,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { CommandResult, CommandSpec, Sandbox } from '../../src/server/sandbox/port.ts';
 import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
+import { fullRun } from '../fixtures/left-out.ts';
 
 let bench: SandboxBench;
 let sandbox: Sandbox;
 let common: Sandbox | undefined;
-const full = process.env['ESCROW_TEST_FULL'] === '1';
 
 const mebibyte = 1024 * 1024;
 
@@ -185,7 +185,7 @@ async function own(): Promise<void> {
 
 /** For attacks of which nothing is left when their command has ended. The full run gives each of them a sandbox too. */
 async function shared(): Promise<void> {
-  if (full) await own();
+  if (fullRun) await own();
   else {
     common ??= await provisioned();
     sandbox = common;
@@ -305,7 +305,7 @@ describe('memory', () => {
   });
   it.each<readonly [string, string]>([
     ['memory-hog', '[6]'],
-    ...(full ? [['many-hogs', '[6]'] as const] : []),
+    ...(fullRun ? [['many-hogs', '[6]'] as const] : []),
     ['memfd-hoard', '[11]'],
   ])('%s %s is ended for lack of memory, the supervisor is not', async (id) => {
     await own();

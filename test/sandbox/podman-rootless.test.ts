@@ -4,47 +4,58 @@ import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rootlessPodman, rootlessPossible, type PodmanService } from '../fixtures/podman.ts';
 import { file, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
+import { fullRun, leftOut, unless } from '../fixtures/left-out.ts';
 
-const full = process.env['ESCROW_TEST_FULL'] === '1';
 const unified = (await readFile('/proc/mounts', 'utf8')).includes('cgroup2 /sys/fs/cgroup ');
 
-describe.skipIf(!full || unified || !(await rootlessPossible()))('Podman without root, on control groups v1', () => {
-  let podman: PodmanService;
-  let bench: SandboxBench;
-  beforeAll(async () => {
-    podman = await rootlessPodman();
-    process.env['DOCKER_HOST'] = podman.address;
-    bench = await sandboxBench();
-  }, 300_000);
-  afterAll(async () => {
-    await bench?.dispose();
-    await podman?.close();
-  });
+const possible = !unified && (await rootlessPossible());
 
-  it('[51] is told by the preflight, with the mend', async () => {
-    const { health, findings } = await bench.service.preflight();
-    expect(health).toMatchObject({ state: 'unavailable', code: 'rootless', next: expect.stringContaining('unified') });
-    expect(findings.filter(({ ok }) => !ok).map(({ code }) => code)).toEqual([
-      'rootless',
-      'memory_limit',
-      'swap_limit',
-      'cpu_limit',
-      'pids_limit',
-    ]);
-  });
+describe.runIf(fullRun && possible)(
+  `Podman without root, on control groups v1${leftOut.fullRun}${unless(possible, 'needs control groups v1, Podman and another user')}`,
+  () => {
+    let podman: PodmanService;
+    let bench: SandboxBench;
+    beforeAll(async () => {
+      podman = await rootlessPodman();
+      process.env['DOCKER_HOST'] = podman.address;
+      bench = await sandboxBench();
+    }, 300_000);
+    afterAll(async () => {
+      await bench?.dispose();
+      await podman?.close();
+    });
 
-  it('[51] takes limits and leaves them out: the attempt is stopped before a file is placed, each limit by its name', async () => {
-    const facts: string[] = [];
-    const spec = bench.spec({ files: [file('secret.txt', 'x')] });
-    const refused = await bench.service
-      .provision(spec, async ({ kind }) => {
-        facts.push(kind);
-      })
-      .catch((error: unknown) => error);
-    expect(refused).toMatchObject({ code: 'limit-not-in-force' });
-    const names = [...String(refused).matchAll(/(?<=: |; )([a-z ]+) \(/g)].map(([, name]) => name);
-    expect(names).toEqual(expect.arrayContaining(['memory', 'swap', 'pids', 'cpus', 'ulimit nofile', 'ulimit fsize']));
-    expect(names).not.toContain('other writable mounts');
-    expect(facts).toEqual(['created', 'started', 'attached', 'limits']);
-  });
-});
+    it('[51] is told by the preflight, with the mend', async () => {
+      const { health, findings } = await bench.service.preflight();
+      expect(health).toMatchObject({
+        state: 'unavailable',
+        code: 'rootless',
+        next: expect.stringContaining('unified'),
+      });
+      expect(findings.filter(({ ok }) => !ok).map(({ code }) => code)).toEqual([
+        'rootless',
+        'memory_limit',
+        'swap_limit',
+        'cpu_limit',
+        'pids_limit',
+      ]);
+    });
+
+    it('[51] takes limits and leaves them out: the attempt is stopped before a file is placed, each limit by its name', async () => {
+      const facts: string[] = [];
+      const spec = bench.spec({ files: [file('secret.txt', 'x')] });
+      const refused = await bench.service
+        .provision(spec, async ({ kind }) => {
+          facts.push(kind);
+        })
+        .catch((error: unknown) => error);
+      expect(refused).toMatchObject({ code: 'limit-not-in-force' });
+      const names = [...String(refused).matchAll(/(?<=: |; )([a-z ]+) \(/g)].map(([, name]) => name);
+      expect(names).toEqual(
+        expect.arrayContaining(['memory', 'swap', 'pids', 'cpus', 'ulimit nofile', 'ulimit fsize']),
+      );
+      expect(names).not.toContain('other writable mounts');
+      expect(facts).toEqual(['created', 'started', 'attached', 'limits']);
+    });
+  },
+);

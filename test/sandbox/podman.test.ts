@@ -27,13 +27,14 @@ import {
   textOf,
   type SandboxBench,
 } from '../fixtures/sandbox.ts';
+import { unless } from '../fixtures/left-out.ts';
 
 const path = pathOf('src/a.py');
 /** What an earlier Kernel had recorded of its audit: nothing. */
 const nothing = { entries: 0, head: null };
 const installed = await podmanInstalled();
 
-describe.skipIf(!installed)('on Podman', () => {
+describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not installed')}`, () => {
   let podman: PodmanService;
   let bench: SandboxBench;
   let sandbox: Sandbox;

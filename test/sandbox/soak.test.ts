@@ -18,10 +18,10 @@ import {
 } from '../fixtures/journey.ts';
 import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
+import { fullRun } from '../fixtures/left-out.ts';
 
-const full = process.env['ESCROW_TEST_FULL'] === '1';
-const attempts = full ? 200 : 6;
-const kernelDeaths = full ? 10 : 1;
+const attempts = fullRun ? 200 : 6;
+const kernelDeaths = fullRun ? 10 : 1;
 const engine = engineHere();
 
 let repo: Awaited<ReturnType<typeof exampleRepo>>;

@@ -5,11 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 import { supervisorClient } from '../fixtures/supervisor-client.ts';
+import { fullRun, leftOut } from '../fixtures/left-out.ts';
 
 const path = pathOf('src/a.py');
 const stalledMs = 30_000;
 
-describe.runIf(process.env['ESCROW_TEST_FULL'] === '1')('a client that is attached and does not read for 30 s', () => {
+describe.runIf(fullRun)(`a client that is attached and does not read for 30 s${leftOut.fullRun}`, () => {
   let bench: SandboxBench;
   beforeAll(async () => {
     bench = await sandboxBench();

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startTestKernel } from '../fixtures/kernel.ts';
 import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
+import { leftOut, unless } from '../fixtures/left-out.ts';
 
 let folder: string;
 beforeEach(async () => {
@@ -38,13 +39,13 @@ describe('the state folder of a Kernel', () => {
     expect(await outcome(path.join(folder, 'home'))).toBe('UnsafePath');
     expect(await readdir(path.join(folder, 'real'))).toEqual([]);
   });
-  it.runIf(root)('[54] that belongs to somebody else is refused', async () => {
+  it.runIf(root)(`[54] that belongs to somebody else is refused${leftOut.root}`, async () => {
     const home = path.join(folder, 'home');
     await mkdir(home, { mode: 0o700 });
     await chown(home, 12_345, 12_345);
     expect(await outcome(home)).toBe('UnsafePath');
   });
-  describe.skipIf(!canMount)('[54] on a disk', () => {
+  describe.skipIf(!canMount)(`[54] on a disk${unless(canMount, 'may not mount')}`, () => {
     let disk: SmallDisk;
     let home: string;
     beforeEach(async () => {

@@ -10,6 +10,7 @@ import type { ChatMessage, ChatTurn, InferenceEngine } from '../../../src/server
 import { loadScript } from '../../../src/server/inference/rehearsal/script.ts';
 import { startRehearsal } from '../../../src/server/inference/rehearsal/start.ts';
 import { chatOptions, failureOf } from '../../fixtures/ollama-chat.ts';
+import { leftOut } from '../../fixtures/left-out.ts';
 
 let dir: string;
 let engine: InferenceEngine;
@@ -138,7 +139,7 @@ describe('the rehearsal engine', () => {
   });
 });
 
-describe.skipIf(process.platform === 'win32')('a script of a hostile repository', () => {
+describe.skipIf(process.platform === 'win32')(`a script of a hostile repository${leftOut.posix}`, () => {
   test('a pipe of that name holds nothing up', async () => {
     const pipe = join(dir, 'pipe.json');
     await promisify(execFile)('mkfifo', [pipe]);

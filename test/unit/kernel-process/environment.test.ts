@@ -7,30 +7,34 @@ import { sha256 } from '../../../src/protocol/hash.ts';
 import { EngineFault } from '../../../src/server/sandbox/engine-fault.ts';
 import { chooseEngine } from '../../../src/server/sandbox/engine-choice.ts';
 import { nativeFileName, shippedBinding } from '../../../src/server/store/native.ts';
-
-test.skipIf(process.platform === 'win32')('a Kernel gets a fixed environment, whatever the window has', () => {
-  const from = {
-    PATH: '/evil',
-    USER: 'me',
-    XDG_RUNTIME_DIR: '/run/user/1000',
-    VSCODE_IPC_HOOK_CLI: '/x',
-    ELECTRON_RUN_AS_NODE: '1',
-    NODE_OPTIONS: '--require /evil.js',
-    NODE_EXTRA_CA_CERTS: '/x',
-    HTTPS_PROXY: 'http://proxy',
-    AWS_SECRET_ACCESS_KEY: 'secret',
-    LD_PRELOAD: '/evil.so',
-    OLLAMA_HOST: 'http://elsewhere',
-    ESCROW_INFERENCE_HOST: 'http://elsewhere',
-  };
-  const made = kernelEnvironment({ home: '/h', electron: false, from });
-  expect(Object.keys(made).toSorted()).toEqual(['ESCROW_HOME', 'HOME', 'LANG', 'PATH', 'USER', 'XDG_RUNTIME_DIR']);
-  expect(made).toMatchObject({ ESCROW_HOME: '/h', USER: 'me', HOME: os.homedir() });
-  expect(made['PATH']).not.toContain('evil');
-});
+import { leftOut } from '../../fixtures/left-out.ts';
 
 test.skipIf(process.platform === 'win32')(
-  'a Kernel uses the container engine that its user has chosen, as far as it is on this machine',
+  `a Kernel gets a fixed environment, whatever the window has${leftOut.posix}`,
+  () => {
+    const from = {
+      PATH: '/evil',
+      USER: 'me',
+      XDG_RUNTIME_DIR: '/run/user/1000',
+      VSCODE_IPC_HOOK_CLI: '/x',
+      ELECTRON_RUN_AS_NODE: '1',
+      NODE_OPTIONS: '--require /evil.js',
+      NODE_EXTRA_CA_CERTS: '/x',
+      HTTPS_PROXY: 'http://proxy',
+      AWS_SECRET_ACCESS_KEY: 'secret',
+      LD_PRELOAD: '/evil.so',
+      OLLAMA_HOST: 'http://elsewhere',
+      ESCROW_INFERENCE_HOST: 'http://elsewhere',
+    };
+    const made = kernelEnvironment({ home: '/h', electron: false, from });
+    expect(Object.keys(made).toSorted()).toEqual(['ESCROW_HOME', 'HOME', 'LANG', 'PATH', 'USER', 'XDG_RUNTIME_DIR']);
+    expect(made).toMatchObject({ ESCROW_HOME: '/h', USER: 'me', HOME: os.homedir() });
+    expect(made['PATH']).not.toContain('evil');
+  },
+);
+
+test.skipIf(process.platform === 'win32')(
+  `a Kernel uses the container engine that its user has chosen, as far as it is on this machine${leftOut.posix}`,
   () => {
     const chosen = (env: Record<string, string>, files: Record<string, string> = {}): unknown =>
       chooseEngine(null, {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { placeSocket } from '../../../src/server/rpc/listener.ts';
+import { leftOut } from '../../fixtures/left-out.ts';
 
 let folder: string;
 let runtime: string;
@@ -23,7 +24,7 @@ async function deepHome(name: string): Promise<string> {
   return home;
 }
 
-describe.skipIf(process.platform === 'win32')('the socket of a home with a long path', () => {
+describe.skipIf(process.platform === 'win32')(`the socket of a home with a long path${leftOut.posix}`, () => {
   const place = (home: string) => placeSocket(home, { XDG_RUNTIME_DIR: runtime });
 
   test('lies in a private folder, and the next Kernel removes the one of a Kernel that was killed', async () => {

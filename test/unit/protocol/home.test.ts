@@ -3,6 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { cloudFolder, homePath, mountType, prepareHome } from '../../../src/protocol/home.ts';
+import { leftOut } from '../../fixtures/left-out.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -55,7 +56,7 @@ describe('the state folder', () => {
     await prepareHome(path.join(open, 'h'));
   });
 
-  test.skipIf(process.getuid?.() !== 0)('of somebody else is refused', async () => {
+  test.skipIf(process.getuid?.() !== 0)(`of somebody else is refused${leftOut.root}`, async () => {
     const { chownSync } = await import('node:fs');
     const home = path.join(folder, 'h');
     mkdirSync(home, { mode: 0o700 });
@@ -72,7 +73,7 @@ describe('the state folder', () => {
 });
 
 test.skipIf(process.platform !== 'linux')(
-  'a place where no folder can be made is an answer, not an endless wait',
+  `a place where no folder can be made is an answer, not an endless wait${leftOut.linux}`,
   async () => {
     await expect(prepareHome('/proc/escrow')).rejects.toMatchObject({
       code: 'StorageUnwritable',

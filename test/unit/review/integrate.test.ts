@@ -31,6 +31,7 @@ import type { FileChange, JournalStore } from '../../../src/server/review/integr
 import { openTreeFiles } from '../../../src/server/review/tree-files.ts';
 import type { TreeFiles } from '../../../src/server/review/tree-files.ts';
 import { plainGit } from '../../fixtures/git-repository.ts';
+import { leftOut } from '../../fixtures/left-out.ts';
 
 const id = 'int_0123456789ab' as IntegrationId;
 /** Thrown where a test ends the process; nothing may be caught on the way and "repaired". */
@@ -132,7 +133,7 @@ describe('integration into a working tree', () => {
   });
 
   // Only root may give files away; elsewhere the owner is the person anyway.
-  it.skipIf(process.getuid?.() !== 0)('keeps the owner of a file', async () => {
+  it.skipIf(process.getuid?.() !== 0)(`keeps the owner of a file${leftOut.root}`, async () => {
     await put('a', '1');
     execFileSync('chown', ['1234:2345', path.join(root, 'a')]);
     await apply([change('a', '1', '2')]);

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compare } from '../../../src/server/scope/answer-scope.ts';
 import type { ScopeLanguage, ScopeNames } from '../../../src/server/scope/port.ts';
 import { loadParser } from '../../../src/server/scope/syntax-parser.ts';
+import { unless } from '../../fixtures/left-out.ts';
 import { pythonHere, startOracle, type PythonOracle } from '../../fixtures/python-oracle.ts';
 import { grammars } from '../../fixtures/scope.ts';
 import { askScriptOracle } from '../../fixtures/script-oracle.ts';
@@ -198,7 +199,8 @@ const scriptTexts = [
 ].flat();
 
 describe('random edits, judged a second time by a parser that has nothing to do with the first', () => {
-  describe.skipIf(!pythonHere())('CPython', () => {
+  const python = pythonHere();
+  describe.runIf(python)(`CPython${unless(python, 'python3 is not there')}`, () => {
     let oracle: PythonOracle;
     beforeAll(() => {
       oracle = startOracle();

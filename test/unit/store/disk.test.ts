@@ -5,8 +5,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import type { Store } from '../../../src/server/store/port.ts';
 import { canMount, smallDisk, type SmallDisk } from '../../fixtures/small-disk.ts';
+import { unless } from '../../fixtures/left-out.ts';
 
-describe.skipIf(!canMount)('on a disk of 1 MiB', () => {
+describe.skipIf(!canMount)(`on a disk of 1 MiB${unless(canMount, 'may not mount')}`, () => {
   let disk: SmallDisk;
   let home: string;
   let store: Store | undefined;
