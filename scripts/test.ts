@@ -46,6 +46,7 @@ async function begin(wanted: readonly Layer[]): Promise<SetUpUnderWay | null> {
       engine: wanted.some((layer) => layer !== 'unit'),
       podman: wanted.includes('sandbox'),
       pip: wanted.includes('sandbox'),
+      tracer: wanted.includes('unit'),
       llama: full && wanted.includes('unit'),
       workbench: wanted.includes('e2e'),
     });

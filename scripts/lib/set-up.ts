@@ -18,6 +18,8 @@ export interface SetUpParts {
   readonly podman?: boolean | undefined;
   /** pip, for tests that prepare images with packages of Python. */
   readonly pip?: boolean;
+  /** strace, for tests in which the disk fails a call; only where Debian's packages can bring it. */
+  readonly tracer?: boolean;
   /** llama.cpp's server, for tests against a real engine; only where Debian's packages can bring it. */
   readonly llama?: boolean;
   /** VS Code's server build and a browser, for the e2e tests. */
@@ -26,17 +28,19 @@ export interface SetUpParts {
 
 /** A set-up that has begun: everything was asked. Neither promise needs somebody to wait for it. */
 export interface SetUpUnderWay {
-  /** What static checks and unit tests need besides packages: git. Rejects with SetupError. */
+  /** What static checks and unit tests need besides packages: git, strace. Rejects with SetupError. */
   readonly basics: Promise<void>;
   /** All of it; settles when nothing works any more. Rejects with the first SetupError. */
   readonly done: Promise<void>;
 }
 
 const git: WantedPackages = { names: ['git'], why: 'contracts take their files from what git tracks' };
+/** With the runtime and the init program that it wants. */
 const podman: WantedPackages = {
   names: ['podman', 'runc', 'catatonit', 'uidmap'],
   why: 'the sandbox is tested on both engines',
 };
+const tracer: WantedPackages = { names: ['strace'], why: 'tests have the disk fail single calls of a process' };
 const pip: WantedPackages = {
   names: ['python3-pip'],
   why: 'fetches the packages of Python that images are made with',
@@ -56,14 +60,14 @@ async function ensureGit(ui: Ui): Promise<void> {
   await ensureDebianPackages(git, ui);
 }
 
-/** Podman with the runtime and the init program that it wants. Where it can't be had, its tests say that they are skipped. */
-async function ensurePodman(ui: Ui): Promise<void> {
+/** What only tests use: where it can't be had, they say that they are left out. */
+async function ensureForTests(wanted: WantedPackages, ui: Ui): Promise<void> {
   if (!(await isDebian())) return;
   try {
-    await ensureDebianPackages(podman, ui);
+    await ensureDebianPackages(wanted, ui);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
-    ui.log(`without Podman: ${error.message}; its tests are skipped`);
+    ui.log(`without ${wanted.names[0] ?? ''}: ${error.message}; its tests are left out`);
   }
 }
 
@@ -80,6 +84,7 @@ async function foreseen(parts: SetUpParts): Promise<readonly Question[]> {
   const setting = parts.engineSetting ?? null;
   return [
     ...((await gitRuns()) ? [] : await packagesQuestions(git)),
+    ...(parts.tracer === true ? await packagesQuestions(tracer) : []),
     ...(parts.engine ? await engineQuestions(setting) : []),
     ...(parts.engine && parts.base === undefined ? await baseQuestions(setting) : []),
     ...(parts.pip !== true || (await pipRuns()) ? [] : await packagesQuestions(pip)),
@@ -108,7 +113,9 @@ export async function beginSetUp(ui: Ui, parts: SetUpParts): Promise<SetUpUnderW
       throw error;
     }
   };
-  const basics = told(ensureGit(agreed));
+  const basics = told(
+    ensureGit(agreed).then(() => (parts.tracer === true ? ensureForTests(tracer, agreed) : undefined)),
+  );
   const tools = told(basics.then(() => engineAndTools(agreed, parts)));
   const lanes = [
     basics,
@@ -152,5 +159,5 @@ async function images(ui: Ui, parts: SetUpParts): Promise<void> {
 async function packages(ui: Ui, parts: SetUpParts): Promise<void> {
   if (parts.pip === true) await ensurePip(ui);
   if (parts.workbench) await ensureBrowser(ui);
-  if (parts.podman === true) await ensurePodman(ui);
+  if (parts.podman === true) await ensureForTests(podman, ui);
 }

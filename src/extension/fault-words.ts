@@ -348,9 +348,11 @@ function storageUnwritableWords(details: Fault['details'], home: string, t: Loca
   const { root } = details;
   if (details['reason'] === 'damaged') {
     return {
-      what: t('The record in {0} is damaged.', home),
+      what: t('The record in {0} is damaged, or its disk cannot be read.', home),
       detail,
-      next: t('Restore it from the copies in its folder "backups", then start the Kernel.'),
+      next: t(
+        'Look at the disk first. Restore the record from the copies in its folder "backups", then start the Kernel.',
+      ),
     };
   }
   return typeof root === 'string'
