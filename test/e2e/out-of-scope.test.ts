@@ -29,7 +29,7 @@ test('a candidate out of scope says what changed outside and where, and offers n
   await window.openEscrow();
   const scope = window.row('Sessions', /Scope of src\/usage\.py.*outside of timestamp: line 24/);
   await scope.waitFor();
-  await window.row('Sessions', /^Candidate /).click();
+  await window.row('Sessions', /^Candidate/).click();
   await window.line('%d.%m.%Y').waitFor();
   await window.editorAction(/^Reject Candidate/).waitFor();
   expect(await window.editorAction(/^Accept Candidate/).isDisabled()).toBe(true);

@@ -181,9 +181,19 @@ test('with the keyboard alone: attach, read the candidate and its evidence, acce
   // Down the rows, read as they would be spoken.
   await command('Escrow: Focus on Sessions View');
   const focused = window.pane('Sessions').locator('.monaco-list-row.focused');
+  const spoken = (): Promise<string | null> =>
+    focused.evaluateAll((rows) => rows[0]?.getAttribute('aria-label') ?? null);
+  let row = await spoken();
   await until('the candidate has the focus', 60_000, async () => {
     await keyboard.press('ArrowDown');
-    return (await focused.getAttribute('aria-label'))?.startsWith('Candidate, passed') === true ? true : undefined;
+    const next = await until('another row is spoken', 3000, async () => {
+      const now = await spoken();
+      return now === null || now === row ? undefined : now;
+    }).catch(() => null);
+    // The tree was being drawn anew, or ends here: from its first row again.
+    if (next === null) await keyboard.press('Home');
+    row = next;
+    return next?.startsWith('Candidate, passed') === true ? true : undefined;
   });
   await keyboard.press('Enter');
   await window.line('moment.tzinfo').waitFor();
