@@ -46,16 +46,20 @@ test('a rejection needs words and a choice: no key that was meant for another bo
   await page.setViewportSize(wide);
 
   // Left and taken up again: the words are there.
+  await window.boxHasFocus('Reject Candidate');
   await page.keyboard.press('Escape');
   await box.waitFor({ state: 'hidden' });
   expect((await theSession(kernel, 'verified', verified)).candidates[0]?.decision).toBeNull();
   await window.editorAction(/^Reject Candidate/).click();
-  await until('the words are there', 10_000, async () =>
-    (await box.locator('.quick-input-box input').inputValue()) === 'A text without a timezone' ? true : undefined,
+  const words = box.locator('.quick-input-box input').first();
+  await until('the words are there', 60_000, async () =>
+    (await words.inputValue()) === 'A text without a timezone' ? true : undefined,
   );
+  await window.boxHasFocus('Reject Candidate');
   await page.keyboard.press('End');
   await page.keyboard.type(' is UTC.');
   await page.keyboard.press('ArrowDown');
+  await box.locator('.monaco-list-row.focused', { hasText: 'Reject and Correct' }).waitFor();
   await page.keyboard.press('Enter');
 
   const after = await theSession(kernel, 'a second candidate', (s) => s.candidates.length === 2 && verified(s));
@@ -173,7 +177,7 @@ test('with the keyboard alone: attach, read the candidate and its evidence, acce
   await command('Escrow: Focus on Sessions View');
   await window.row('Sessions', /Control.*nobody/).waitFor();
   await command('Escrow: Attach to Session');
-  await window.box('Attach to').waitFor();
+  await window.boxHasFocus('Attach to');
   await keyboard.press('ArrowDown');
   await keyboard.press('Enter');
   await window.row('Sessions', /Control.*this window/).waitFor();

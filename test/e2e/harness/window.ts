@@ -91,6 +91,11 @@ export class WorkbenchWindow {
     });
   }
 
+  /** Waits until keys go to the box of this title: it has the focus a moment after it is seen. */
+  async boxHasFocus(title: string): Promise<void> {
+    await this.box(title).locator('.quick-input-box input:focus').waitFor();
+  }
+
   /** Types into the box of this title and sees that it is there: keys go to whatever has the focus. */
   async type(title: string, text: string): Promise<void> {
     const input = this.box(title).locator('.quick-input-box input').first();
