@@ -201,6 +201,8 @@ export async function theSession(
         if (there(last)) return last;
       }
       await news.promise;
+      // A Kernel that answers at once answers also what was cancelled.
+      signal.throwIfAborted();
     }
   } catch (error) {
     const attempt = last?.attempts.at(-1);
