@@ -128,7 +128,9 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       })
       .immediate();
     total += kept.added;
-    usage.set(owner, usedBy(owner) + kept.charged);
+    // Where it was forgotten meanwhile, it is summed up anew, this with it.
+    const used = usage.get(owner);
+    if (used !== undefined) usage.set(owner, used + kept.charged);
     at('artefact-row');
   };
 

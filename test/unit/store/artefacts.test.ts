@@ -50,6 +50,13 @@ test('the bytes that are kept are those at the call, whatever the caller does wi
   expect(Buffer.from(await store.artefacts.get(ref.sha256)).toString()).toBe('before');
 });
 
+test('what is kept while another owner is let go counts once', async () => {
+  await store.artefacts.put(bytes('old'), 'o');
+  const underWay = store.artefacts.put(new Uint8Array(600), 'a');
+  await Promise.all([underWay, store.letGo(['o'], { type: 'let-go', data: {} })]);
+  expect(store.artefacts.room('a')).toBe(400);
+});
+
 test('an owner has an allowance; others are not affected, and bytes on their way count', async () => {
   await store.artefacts.put(new Uint8Array(600), 'a');
   await expect(store.artefacts.put(new Uint8Array(401).fill(1), 'a')).rejects.toMatchObject({
