@@ -366,7 +366,7 @@ async function supervisorMemory(bench: SandboxBench): Promise<readonly Figure[]>
 
 /**
  * Garbage is collected by force between samples. After that V8 allows the heap so little growth that 16 MiB which come
- * have it mark all of it again, this file's own data with it, in the middle of a sample. A Kernel is not treated so.
+ * have it mark all of it again, this file's own data with it, in the middle of a sample. Nobody forces one in a Kernel.
  */
 const roomyHeap = '--initial-heap-size=256';
 
