@@ -28,6 +28,8 @@ export class UnseenWatch implements vscode.Disposable {
   readonly #options: UnseenWatchOptions;
   readonly #subscriptions: readonly vscode.Disposable[];
   readonly #reading = new Set<CandidateDigest>();
+  /** Rises with each change of the settings: what was compared under others is not kept. */
+  #settings = 0;
   #offered = false;
 
   constructor(options: UnseenWatchOptions) {
@@ -37,6 +39,7 @@ export class UnseenWatch implements vscode.Disposable {
       review.onDidChange(() => this.#look()),
       vscode.workspace.onDidChangeConfiguration((event) => {
         if (!event.affectsConfiguration(ignoreTrim) && !event.affectsConfiguration(stopRendering)) return;
+        this.#settings += 1;
         store.update({ unseen: new Map() });
         this.#look();
       }),
@@ -58,6 +61,7 @@ export class UnseenWatch implements vscode.Disposable {
     const { digest } = candidate;
     if (store.state.unseen.has(digest) || this.#reading.has(digest)) return;
     this.#reading.add(digest);
+    const under = this.#settings;
     try {
       const settings = diffSettings();
       const files: UnseenFile[] = [];
@@ -70,6 +74,7 @@ export class UnseenWatch implements vscode.Disposable {
         const unseen = unseenChanges(before, after, settings);
         if (unseen.length > 0) files.push({ path: file.path, unseen });
       }
+      if (under !== this.#settings) return;
       store.update({ unseen: withEntry(store.state.unseen, digest, files) });
       if (files.some(({ unseen }) => unseen.some(({ kind }) => kind === 'white-space'))) void this.#offerWhiteSpace();
     } catch (error) {
@@ -77,6 +82,7 @@ export class UnseenWatch implements vscode.Disposable {
       logError(`bytes of ${digest}`, error);
     } finally {
       this.#reading.delete(digest);
+      if (under !== this.#settings) void this.of(session, candidate);
     }
   }
 
