@@ -32,9 +32,8 @@ import {
   type TestKernel,
 } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
-import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
+import { canMount, smallDisk, type SmallDisk, noMount } from '../fixtures/small-disk.ts';
 import { hostPids, supervisorOf } from '../fixtures/strike.ts';
-import { unless } from '../fixtures/left-out.ts';
 
 let bundles: OwnBundles;
 let repo: ExampleRepo;
@@ -317,7 +316,7 @@ describe('the machine', () => {
   });
 });
 
-describe.skipIf(!canMount)(`the disk of the state folder${unless(canMount, 'may not mount')}`, () => {
+describe.skipIf(!canMount)(`the disk of the state folder${noMount}`, () => {
   let disk: SmallDisk;
   let small: string;
   beforeAll(async () => {

@@ -4,12 +4,11 @@ import { onTestFinished, expect, test } from 'vitest';
 import { engineBetween, type EngineCall, type Misdeed } from '../fixtures/bad-peers/engine-between.ts';
 import { honestTag, startOllamaPeer } from '../fixtures/bad-peers/ollama-peer.ts';
 import { settled, turns } from '../fixtures/journey.ts';
-import { canMount, smallDisk } from '../fixtures/small-disk.ts';
+import { canMount, smallDisk, noMount } from '../fixtures/small-disk.ts';
 import { startJourney, theSession } from './harness/journey.ts';
 import { pictures } from './harness/pictures.ts';
 import { until } from './harness/until.ts';
 import type { WorkbenchWindow } from './harness/window.ts';
-import { unless } from '../fixtures/left-out.ts';
 
 const wide = { width: 1100, height: 760 };
 const narrow = { width: 560, height: 620 };
@@ -100,7 +99,7 @@ test('no Node, no engine, a model of a cloud, no image: each says what to do, an
 });
 
 test.skipIf(!canMount)(
-  `a state folder that is read-only, then full, then full under an attempt: said as that, and nothing recorded is lost${unless(canMount, 'may not mount')}`,
+  `a state folder that is read-only, then full, then full under an attempt: said as that, and nothing recorded is lost${noMount}`,
   async () => {
     const disk = await smallDisk(12);
     await disk.readOnly();

@@ -19,8 +19,7 @@ import {
 } from '../fixtures/journey.ts';
 import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
-import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
-import { unless } from '../fixtures/left-out.ts';
+import { canMount, smallDisk, type SmallDisk, noMount } from '../fixtures/small-disk.ts';
 
 type Repo = Awaited<ReturnType<typeof exampleRepo>>;
 
@@ -119,7 +118,7 @@ describe('[53+] an allowance that ends in mid-attempt', () => {
   });
 });
 
-describe.skipIf(!canMount)(`[53+] a disk that is full in mid-attempt${unless(canMount, 'may not mount')}`, () => {
+describe.skipIf(!canMount)(`[53+] a disk that is full in mid-attempt${noMount}`, () => {
   let disk: SmallDisk;
   beforeAll(async () => {
     disk = await smallDisk(48);

@@ -4,8 +4,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startTestKernel } from '../fixtures/kernel.ts';
-import { canMount, smallDisk, type SmallDisk } from '../fixtures/small-disk.ts';
-import { leftOut, unless } from '../fixtures/left-out.ts';
+import { canMount, smallDisk, type SmallDisk, noMount } from '../fixtures/small-disk.ts';
+import { leftOut } from '../fixtures/left-out.ts';
 
 let folder: string;
 beforeEach(async () => {
@@ -45,7 +45,7 @@ describe('the state folder of a Kernel', () => {
     await chown(home, 12_345, 12_345);
     expect(await outcome(home)).toBe('UnsafePath');
   });
-  describe.skipIf(!canMount)(`[54] on a disk${unless(canMount, 'may not mount')}`, () => {
+  describe.skipIf(!canMount)(`[54] on a disk${noMount}`, () => {
     let disk: SmallDisk;
     let home: string;
     beforeEach(async () => {

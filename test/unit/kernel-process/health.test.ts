@@ -1,7 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { HealthWatch, type HealthWatchDeps } from '../../../src/server/health.ts';
-import { canMount, smallDisk, type SmallDisk } from '../../fixtures/small-disk.ts';
-import { unless } from '../../fixtures/left-out.ts';
+import { canMount, smallDisk, type SmallDisk, noMount } from '../../fixtures/small-disk.ts';
 
 let disk: SmallDisk | undefined;
 afterEach(async () => {
@@ -16,18 +15,15 @@ function watchOf(home: string): HealthWatch {
   return new HealthWatch({ store, settings, home, now: () => 60 } as unknown as HealthWatchDeps);
 }
 
-test.skipIf(!canMount)(
-  `a disk that is small, full or read-only is three different things${unless(canMount, 'may not mount')}`,
-  async () => {
-    disk = await smallDisk(1);
-    const health = watchOf(disk.folder);
-    expect(health.storage()).toMatchObject({ state: 'degraded', code: 'disk_low', events: 3 });
-    await disk.fill();
-    expect(health.storage()).toMatchObject({ state: 'unavailable', code: 'disk_full' });
-    expect(health.storage().next).toContain(disk.folder);
-    await disk.free();
-    expect(health.storage().code).toBe('disk_low');
-    await disk.readOnly();
-    expect(health.storage()).toMatchObject({ state: 'unavailable', code: 'not_writable' });
-  },
-);
+test.skipIf(!canMount)(`a disk that is small, full or read-only is three different things${noMount}`, async () => {
+  disk = await smallDisk(1);
+  const health = watchOf(disk.folder);
+  expect(health.storage()).toMatchObject({ state: 'degraded', code: 'disk_low', events: 3 });
+  await disk.fill();
+  expect(health.storage()).toMatchObject({ state: 'unavailable', code: 'disk_full' });
+  expect(health.storage().next).toContain(disk.folder);
+  await disk.free();
+  expect(health.storage().code).toBe('disk_low');
+  await disk.readOnly();
+  expect(health.storage()).toMatchObject({ state: 'unavailable', code: 'not_writable' });
+});

@@ -4,10 +4,9 @@ import { statSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { exampleRepo } from '../../fixtures/example-repo.ts';
-import { canFailCalls, failCalls } from '../../fixtures/failing-calls.ts';
-import { allowWrites, canRefuseWrites, refuseWrites } from '../../fixtures/failing-writes.ts';
+import { canFailCalls, failCalls, noFailingCalls } from '../../fixtures/failing-calls.ts';
+import { allowWrites, canRefuseWrites, refuseWrites, noRefusedWrites } from '../../fixtures/failing-writes.ts';
 import { startTestKernel } from '../../fixtures/kernel.ts';
-import { unless } from '../../fixtures/left-out.ts';
 
 const cleanUp: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -15,7 +14,7 @@ afterEach(async () => {
 });
 
 test.skipIf(!canRefuseWrites)(
-  `a Kernel that can no longer write its log says so, claims nothing, and goes on${unless(canRefuseWrites, 'prlimit is not there')}`,
+  `a Kernel that can no longer write its log says so, claims nothing, and goes on${noRefusedWrites}`,
   async () => {
     const repo = await exampleRepo();
     cleanUp.push(() => repo.dispose());
@@ -47,31 +46,28 @@ test.skipIf(!canRefuseWrites)(
   },
 );
 
-test.skipIf(!canFailCalls)(
-  `so does one whose disk fails the syncs of its log${unless(canFailCalls, 'strace is not there, or may not attach')}`,
-  async () => {
-    const repo = await exampleRepo();
-    cleanUp.push(() => repo.dispose());
-    const { home, pid, kernel, dispose } = await startTestKernel();
-    cleanUp.push(dispose);
-    const heard: string[] = [];
-    kernel.on('evidence/events', ({ events }) => heard.push(...events.map(({ type }) => type)));
-    const before = await kernel.call('evidence/subscribe', { lastSeenSeq: 0 });
+test.skipIf(!canFailCalls)(`so does one whose disk fails the syncs of its log${noFailingCalls}`, async () => {
+  const repo = await exampleRepo();
+  cleanUp.push(() => repo.dispose());
+  const { home, pid, kernel, dispose } = await startTestKernel();
+  cleanUp.push(dispose);
+  const heard: string[] = [];
+  kernel.on('evidence/events', ({ events }) => heard.push(...events.map(({ type }) => type)));
+  const before = await kernel.call('evidence/subscribe', { lastSeenSeq: 0 });
 
-    const faults = await failCalls(pid, { calls: ['fsync', 'fdatasync'], files: [path.join(home, 'escrow.db-wal')] });
-    cleanUp.push(() => faults.stop());
-    await expect(kernel.call('contract/freeze', { path: repo.contract })).rejects.toMatchObject({
-      code: 'StorageUnwritable',
-      details: { reason: 'unwritable', cause: 'SQLITE_IOERR_FSYNC' },
-      next: expect.stringContaining('disk'),
-    });
-    expect((await kernel.call('contract/list', {})).contracts).toEqual([]);
-    expect(await kernel.call('evidence/subscribe', { lastSeenSeq: 0 })).toEqual(before);
-    expect(heard).toEqual([]);
+  const faults = await failCalls(pid, { calls: ['fsync', 'fdatasync'], files: [path.join(home, 'escrow.db-wal')] });
+  cleanUp.push(() => faults.stop());
+  await expect(kernel.call('contract/freeze', { path: repo.contract })).rejects.toMatchObject({
+    code: 'StorageUnwritable',
+    details: { reason: 'unwritable', cause: 'SQLITE_IOERR_FSYNC' },
+    next: expect.stringContaining('disk'),
+  });
+  expect((await kernel.call('contract/list', {})).contracts).toEqual([]);
+  expect(await kernel.call('evidence/subscribe', { lastSeenSeq: 0 })).toEqual(before);
+  expect(heard).toEqual([]);
 
-    await faults.stop();
-    const { digest } = await kernel.call('contract/freeze', { path: repo.contract });
-    expect((await kernel.call('contract/list', {})).contracts).toMatchObject([{ digest }]);
-    expect((await kernel.call('kernel/verify', {})).broken).toEqual([]);
-  },
-);
+  await faults.stop();
+  const { digest } = await kernel.call('contract/freeze', { path: repo.contract });
+  expect((await kernel.call('contract/list', {})).contracts).toMatchObject([{ digest }]);
+  expect((await kernel.call('kernel/verify', {})).broken).toEqual([]);
+});

@@ -4,10 +4,9 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import type { Store } from '../../../src/server/store/port.ts';
-import { canMount, smallDisk, type SmallDisk } from '../../fixtures/small-disk.ts';
-import { unless } from '../../fixtures/left-out.ts';
+import { canMount, smallDisk, type SmallDisk, noMount } from '../../fixtures/small-disk.ts';
 
-describe.skipIf(!canMount)(`on a disk of 1 MiB${unless(canMount, 'may not mount')}`, () => {
+describe.skipIf(!canMount)(`on a disk of 1 MiB${noMount}`, () => {
   let disk: SmallDisk;
   let home: string;
   let store: Store | undefined;
