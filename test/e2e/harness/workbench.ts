@@ -52,6 +52,9 @@ export const quietSettings: Readonly<Record<string, unknown>> = {
   'git.enabled': false,
   'telemetry.telemetryLevel': 'off',
   'update.mode': 'none',
+  // A tooltip of what the mouse was left on lies over the button that is to be clicked next: none, for a day.
+  'workbench.hover.delay': 86_400_000,
+  'workbench.hover.reducedDelay': 86_400_000,
   'window.commandCenter': false,
   'window.menuBarVisibility': 'compact',
 };
