@@ -1,5 +1,6 @@
 import { EscrowError } from '../protocol/errors.ts';
 import { ContractDigest, SessionId } from '../protocol/primitives.ts';
+import type { SalvagedContainer } from '../protocol/salvage.ts';
 import type { CandidateView, SessionSummary, SessionView } from '../protocol/views.ts';
 import { UsageError } from './exit-code.ts';
 import type { KernelLink } from './kernel-access.ts';
@@ -75,6 +76,26 @@ export async function pickContract(kernel: KernelLink, typed: string): Promise<C
   if (exact.success) return exact.data;
   const { contracts } = await kernel.call('contract/list', {});
   return unique('frozen contract', typed, contracts, (contract) => contract.digest).digest;
+}
+
+/** A container that was read out, by the beginning of its id, its name, or `last`. Throws UsageError. */
+export async function pickSalvaged(kernel: KernelLink, typed: string): Promise<SalvagedContainer> {
+  const all: SalvagedContainer[] = [];
+  for (let more = true; more;) {
+    const last = all.at(-1);
+    const page = await kernel.call('salvage/list', {
+      limit: 500,
+      ...(last === undefined ? {} : { before: { at: last.at, engineId: last.engineId } }),
+    });
+    all.push(...page.containers);
+    more = page.more;
+  }
+  const [newest] = all;
+  if (newest === undefined) throw new UsageError('nothing was read out of containers that no record knew');
+  if (typed === 'last') return newest;
+  const [named, ...others] = all.filter(({ name }) => name === typed);
+  if (named !== undefined && others.length === 0) return named;
+  return unique('salvaged container', typed, all, (container) => container.engineId);
 }
 
 /** True for what looks like a digest or the beginning of one rather than like a file. */

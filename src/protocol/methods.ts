@@ -14,6 +14,7 @@ import {
   Sha256,
   WallTime,
 } from './primitives.ts';
+import { SalvagedContainer, SalvagedFile } from './salvage.ts';
 import {
   AwaySummary,
   CandidateView,
@@ -294,6 +295,25 @@ export const methods = {
       length: z.number().int().min(1).max(1_048_576).default(1_048_576),
     }),
     z.strictObject({ artefact: ArtefactRef, offset: z.number().int(), base64: z.string() }),
+  ),
+  /** What was read out of containers that no record knew, newest first; `before` is the last one seen. */
+  'salvage/list': m(
+    'read',
+    z.strictObject({
+      before: z.strictObject({ at: WallTime, engineId: z.string().max(256) }).optional(),
+      limit: z.number().int().min(1).max(500).default(100),
+    }),
+    z.strictObject({ containers: z.array(SalvagedContainer), more: z.boolean() }),
+  ),
+  /** One of them with its files, paged; their bytes by `artefact/read`. */
+  'salvage/get': m(
+    'read',
+    z.strictObject({
+      engineId: z.string().min(1).max(256),
+      after: z.number().int().nonnegative().default(0),
+      limit: z.number().int().min(1).max(1000).default(1000),
+    }),
+    z.strictObject({ container: SalvagedContainer, files: z.array(SalvagedFile), more: z.boolean() }),
   ),
   /** The Kernel-owned workspace of a session: live while an attempt runs. */
   'workspace/list': m(

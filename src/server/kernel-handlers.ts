@@ -13,6 +13,7 @@ import { awaySummary } from './session/away.ts';
 import type { Control } from './session/control.ts';
 import type { Leftovers } from './session/leftovers.ts';
 import { applyRetention } from './session/retention.ts';
+import type { SalvageBook } from './session/salvaged.ts';
 import type { SessionDesk } from './session/session-desk.ts';
 import type { Sessions } from './session/sessions.ts';
 import type { Slots } from './session/slots.ts';
@@ -39,6 +40,7 @@ export interface KernelParts {
   readonly review: ReviewDesk;
   readonly workspace: WorkspaceView;
   readonly leftovers: Leftovers;
+  readonly salvaged: SalvageBook;
   readonly feed: EvidenceFeed;
   readonly clients: () => readonly ConnectedClient[];
   readonly status: () => Promise<KernelStatus>;
@@ -49,7 +51,7 @@ export interface KernelParts {
 /** Each method and the one use case that it asks for. */
 export function kernelHandlers(parts: KernelParts): Handlers {
   const { store, sessions, contracts, scope, engines, images, health, slots, tasks, desk, control } = parts;
-  const { verifier, review, workspace, leftovers, feed, clients, status, stop } = parts;
+  const { verifier, review, workspace, leftovers, salvaged, feed, clients, status, stop } = parts;
   const session = (id: Parameters<SessionDesk['view']>[0]): ReturnType<SessionDesk['view']> => desk.view(id);
 
   return {
@@ -194,6 +196,14 @@ export function kernelHandlers(parts: KernelParts): Handlers {
       const bytes = await store.artefacts.get(sha256);
       const part = bytes.subarray(offset, offset + length);
       return { artefact: { sha256, size: bytes.byteLength }, offset, base64: Buffer.from(part).toString('base64') };
+    },
+    'salvage/list': ({ before, limit }) => {
+      const found = salvaged.list(limit + 1, before);
+      return { containers: found.slice(0, limit), more: found.length > limit };
+    },
+    'salvage/get': ({ engineId, after, limit }) => {
+      const { container, files, more } = salvaged.get(engineId, after, limit);
+      return { container, files: [...files], more };
     },
     'workspace/list': ({ session: id }) => workspace.list(id),
     'workspace/read': ({ session: id, path }) => workspace.read(id, path),

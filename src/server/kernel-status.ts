@@ -5,7 +5,7 @@ import type { HealthWatch } from './health.ts';
 import type { ConnectedClient } from './rpc/port.ts';
 import type { SandboxService } from './sandbox/port.ts';
 import type { RunLedger } from './sandbox/run-ledger.ts';
-import { salvagedContainers } from './session/salvaged.ts';
+import type { SalvageBook } from './session/salvaged.ts';
 import type { Sessions } from './session/sessions.ts';
 import type { Slots } from './session/slots.ts';
 import { openAttempt } from './session/state.ts';
@@ -25,14 +25,15 @@ export interface KernelStatusDeps {
   readonly sessions: Sessions;
   readonly runs: RunLedger;
   readonly slots: Slots;
+  readonly salvaged: SalvageBook;
 }
 
 const mostSalvaged = 20;
 
 /** What the Kernel says of itself now. Containers are looked up each time; null where the engine does not answer. */
 export async function kernelStatus(deps: KernelStatusDeps): Promise<KernelStatus> {
-  const { store, home, instanceId, settings, startedAt, draining, clients, health, sandbox, sessions, runs, slots } =
-    deps;
+  const { store, home, instanceId, settings, startedAt, draining, clients, health } = deps;
+  const { sandbox, sessions, runs, slots, salvaged } = deps;
   const { engine, image, inference } = health.parts;
   const containers = await sandbox.list().catch(() => null);
   const ours = containers?.filter((c) => c.ours) ?? null;
@@ -64,9 +65,10 @@ export async function kernelStatus(deps: KernelStatusDeps): Promise<KernelStatus
       // One without a purpose is no sandbox: an image is prepared in it.
       .filter((c) => c.purpose !== null && (c.owner === null || !known.has(c.owner)))
       .map(({ name, engineId }) => ({ name, engineId })),
-    salvaged: salvagedContainers(store)
-      .slice(-mostSalvaged)
-      .map(({ name, at, files, fault }) => ({ name, at, files: files.length, fault })),
+    salvaged: salvaged
+      .list(mostSalvaged)
+      .toReversed()
+      .map(({ name, at, files, fault }) => ({ name, at, files, fault })),
     containers: ours === null ? null : ours.length,
   };
 }

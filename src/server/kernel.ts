@@ -28,6 +28,7 @@ import { AttemptInference } from './session/attempt-inference.ts';
 import { attemptSpec } from './session/attempt-spec.ts';
 import { Control } from './session/control.ts';
 import { LiveBoard } from './session/live-board.ts';
+import { SalvageBook } from './session/salvaged.ts';
 import { SessionDesk } from './session/session-desk.ts';
 import { Sessions } from './session/sessions.ts';
 import { Slots } from './session/slots.ts';
@@ -190,7 +191,8 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     });
   };
 
-  const leftovers = new Leftovers({ sandbox, sessions, runs, store, monotonic, log });
+  const salvaged = new SalvageBook(store);
+  const leftovers = new Leftovers({ sandbox, sessions, runs, store, salvaged, monotonic, log });
   const desk = new SessionDesk({
     sessions,
     contracts,
@@ -234,6 +236,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
       sessions,
       runs,
       slots,
+      salvaged,
     });
   const handlers = kernelHandlers({
     store,
@@ -251,6 +254,7 @@ export function createKernel(deps: KernelShellDeps): Kernel {
     review,
     workspace,
     leftovers,
+    salvaged,
     feed,
     clients,
     status,

@@ -7,6 +7,7 @@ import { imageCommands } from './image.ts';
 import { kernelCommands } from './kernel.ts';
 import { sessionCommands } from './session.ts';
 import { reconcile } from './session-reconcile.ts';
+import { salvageCommands } from './salvage.ts';
 import { stateCommands } from './state.ts';
 
 /** Every command, in the order of the overview. */
@@ -19,5 +20,6 @@ export const commands: readonly Command[] = [
   ...sessionCommands,
   reconcile,
   ...candidateCommands,
+  ...salvageCommands,
   ...engineCommands,
 ];

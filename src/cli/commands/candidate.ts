@@ -1,6 +1,5 @@
 import { userInfo } from 'node:os';
 import { EscrowError } from '../../protocol/errors.ts';
-import type { ArtefactRef } from '../../protocol/primitives.ts';
 import type { CandidateView, SessionView } from '../../protocol/views.ts';
 import { given, text, type Command, type Invocation } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
@@ -8,26 +7,9 @@ import { candidateLines, integrationLines, short, verificationLines } from '../f
 import type { KernelLink } from '../kernel-access.ts';
 import { styled, type Output, type Part, type Style } from '../output.ts';
 import { pickCandidate, pickSession } from '../pick.ts';
+import { readArtefact } from '../read-artefact.ts';
 import { unifiedDiff, type DiffLine } from '../unified-diff.ts';
 import { expandTabs } from '../visible.ts';
-
-/** The whole of an artefact, in pieces of at most 1 MiB. The Kernel re-hashes it on read. */
-async function readArtefact(kernel: KernelLink, ref: ArtefactRef): Promise<Uint8Array> {
-  const parts: Buffer[] = [];
-  for (let offset = 0; offset < ref.size;) {
-    const { base64 } = await kernel.call('artefact/read', { sha256: ref.sha256, offset });
-    const part = Buffer.from(base64, 'base64');
-    if (part.length === 0)
-      throw new EscrowError(
-        'ArtefactDamaged',
-        `artefact ${ref.sha256} ends at ${offset} of ${ref.size} bytes`,
-        'See: escrow doctor',
-      );
-    parts.push(part);
-    offset += part.length;
-  }
-  return Buffer.concat(parts);
-}
 
 interface FileDiff {
   readonly path: string;

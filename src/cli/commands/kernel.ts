@@ -31,6 +31,7 @@ export function statusLines(status: KernelStatus): Lines {
     ...status.salvaged.map(({ name, at, files, fault }) => [
       `salvaged    container ${name}, ${time(at)}: ${files} files kept${fault === null ? '' : `, not all: ${visibleLine(fault)}`}`,
     ]),
+    ...(status.salvaged.length === 0 ? [] : [['            see what was read out with: escrow salvage']]),
   ];
 }
 

@@ -62,7 +62,7 @@ const restore: Command = {
   args: 'FOLDER',
   options: { yes: { type: 'boolean', help: 'Do not ask.' } },
   details: [
-    'No Kernel may run. The backup is checked whole first: every hash chain, every artefact. What was there before is moved to a folder replaced-… of the state folder, not deleted. Of containers of sessions that the backup does not know, what was written in them is read out and kept; then they are stopped and removed. kernel status lists them.',
+    'No Kernel may run. The backup is checked whole first: every hash chain, every artefact. What was there before is moved to a folder replaced-… of the state folder, not deleted. Of containers of sessions that the backup does not know, what was written in them is read out and kept; then they are stopped and removed. See them with: escrow salvage.',
   ],
   exits: { 3: 'a Kernel runs: stop it first', 5: 'the backup is damaged, or the disk full' },
   async run(invocation) {

@@ -1,31 +1,26 @@
 import { EscrowError } from '../../protocol/errors.ts';
-import { SessionId, type AttemptId } from '../../protocol/primitives.ts';
+import { SessionId, type ArtefactRef, type AttemptId } from '../../protocol/primitives.ts';
 import type { Logger } from '../log.ts';
 import type { ObservedContainer, Salvage, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger } from '../sandbox/run-ledger.ts';
 import { machineStream, type Json, type Store } from '../store/port.ts';
 import { engineStateOf, recordedStateOf, recoveryTable, type RecordedState } from './recovery-table.ts';
-import { salvagedContainers } from './salvaged.ts';
+import type { SalvageBook, SalvageRecord } from './salvaged.ts';
 import type { Sessions } from './sessions.ts';
 
 /** A reader or an engine that fails once may not fail twice; an hour later nothing new is to be learned. */
 const patientTries = 3;
 const betweenTriesMs = 60_000;
 
-/** As it is recorded. */
-type StoredBytes = Readonly<{ sha256: string; size: number }>;
-interface Kept {
-  readonly kept: readonly Readonly<{ path: string; mode: number; sha256: string; size: number }>[];
-  readonly auditLog: StoredBytes | null;
-  /** What found no room. */
-  readonly lost: readonly string[];
-}
+/** What of a container is in the store; `whole` where all that was read found room. */
+type Kept = Pick<SalvageRecord, 'files' | 'lost' | 'auditLog'> & { readonly whole: boolean };
 
 export interface LeftoversDeps {
   readonly sandbox: SandboxService;
   readonly sessions: Sessions;
   readonly runs: RunLedger;
   readonly store: Store;
+  readonly salvaged: SalvageBook;
   readonly monotonic: () => number;
   readonly log: Logger;
 }
@@ -110,7 +105,7 @@ export class Leftovers {
 
   /** Its bytes are durable and on record before it is stopped; what can't be read whole is given a few tries before. */
   async #salvage(container: ObservedContainer): Promise<void> {
-    const { sandbox, log, monotonic } = this.#deps;
+    const { sandbox, salvaged, log, monotonic } = this.#deps;
     const { name, engineId, owner, session, purpose } = container;
     const before = this.#tries.get(engineId) ?? { count: 0, at: -Infinity };
     if (monotonic() - before.at < betweenTriesMs) return;
@@ -118,8 +113,8 @@ export class Leftovers {
     const read = await sandbox.salvage(engineId);
     this.#tries.set(engineId, { count: tries, at: monotonic() });
     try {
-      const { kept, auditLog, lost } = await this.#keep(name, read);
-      const fault = read.fault ?? (lost.length > 0 ? 'no room' : null);
+      const { whole, ...kept } = await this.#keep(name, read);
+      const fault = read.fault ?? (whole ? null : 'no room');
       if (fault !== null && tries < patientTries) {
         log('warn', 'a container that no record knows could not be read out: it is tried again', {
           name,
@@ -128,8 +123,7 @@ export class Leftovers {
         });
         return;
       }
-      const what = { name, engineId, owner, session, purpose, fault, tries };
-      this.#record('container.salvaged', { ...what, files: kept, lost: [...lost], auditLog });
+      salvaged.record({ name, engineId, owner, session, purpose, fault, tries, ...kept });
     } catch (error) {
       if (!EscrowError.is(error)) throw error;
       // Where nothing can be recorded, the container is the only one who has the bytes.
@@ -141,29 +135,29 @@ export class Leftovers {
 
   /** Puts what finds room into the store. Throws EscrowError StorageUnwritable. */
   async #keep(name: string, read: Salvage): Promise<Kept> {
-    const lost: string[] = [];
-    const put = async (path: string, bytes: Uint8Array): Promise<StoredBytes | null> => {
+    const put = async (bytes: Uint8Array): Promise<ArtefactRef | null> => {
       try {
-        return { ...(await this.#deps.store.artefacts.put(bytes, `container:${name}`)) };
+        return await this.#deps.store.artefacts.put(bytes, `container:${name}`);
       } catch (error) {
         if (!EscrowError.is(error, 'StorageFull')) throw error;
-        lost.push(path);
         return null;
       }
     };
-    const kept: Kept['kept'][number][] = [];
+    const files: SalvageRecord['files'] = [];
+    const lost: string[] = [];
     for (const { path, mode, bytes } of read.files) {
-      const stored = await put(path, bytes);
-      if (stored !== null) kept.push({ path, mode, ...stored });
+      const stored = await put(bytes);
+      if (stored === null) lost.push(path);
+      else files.push({ path, mode, ...stored });
     }
-    const auditLog = read.auditLog === null ? null : await put('audit log', read.auditLog);
-    return { kept, auditLog, lost };
+    const auditLog = read.auditLog === null ? null : await put(read.auditLog);
+    const whole = lost.length === 0 && (auditLog !== null || read.auditLog === null);
+    return { files, lost, auditLog, whole };
   }
 
   #record(type: string, data: Json): void {
     const { store } = this.#deps;
-    const version = store.load(machineStream).at(-1)?.version ?? 0;
-    store.append(machineStream, version, [{ type, data }]);
+    store.append(machineStream, store.version(machineStream), [{ type, data }]);
   }
 
   /** Undefined: somebody owns it, a driver, the ledger of runs, or a preparation of an image. */
@@ -171,7 +165,7 @@ export class Leftovers {
     if (container.purpose === null) return undefined;
     const recorded = this.#ofOwner(container);
     if (recorded !== 'no_record') return recorded;
-    return salvagedContainers(this.#deps.store).some((s) => s.engineId === container.engineId) ? 'salvaged' : recorded;
+    return this.#deps.salvaged.has(container.engineId) ? 'salvaged' : recorded;
   }
 
   #ofOwner(container: ObservedContainer): RecordedState | undefined {

@@ -296,6 +296,7 @@ function storeOver(db: Database.Database, options: OpenStoreOptions): Store {
     },
 
     load: (stream, afterVersion = 0) => readLog(() => loadRows.all(stream, afterVersion)).map(toEvent),
+    version: (stream) => readLog(() => tailOf.get(stream))?.version ?? 0,
     since: (seq, limit) => readLog(() => sinceRows.all(seq, limit)).map(toEvent),
     streamSince: (stream, seq, limit) => readLog(() => streamSinceRows.all(stream, seq, limit)).map(toEvent),
     head: () => head,

@@ -34,7 +34,8 @@ export interface ViewRow {
     | 'approval'
     | 'inventory'
     | 'image'
-    | 'image-approval';
+    | 'image-approval'
+    | 'salvaged';
   readonly key: string;
   /** For filtering lists; empty where it has no meaning. */
   readonly root: string;
@@ -76,6 +77,8 @@ export interface Store {
     views?: (stored: readonly StoredEvent[]) => readonly ViewRow[],
   ): readonly StoredEvent[];
   load(stream: string, afterVersion?: number): readonly StoredEvent[];
+  /** Version of the stream's last event; 0 where it has none. */
+  version(stream: string): number;
   /** Events of all streams after a sequence number, at most `limit`. */
   since(seq: number, limit: number): readonly StoredEvent[];
   /** Events of one stream after a global sequence number. */

@@ -8,6 +8,7 @@ import { sha256 } from '../../../src/protocol/hash.ts';
 import type { ObservedContainer, Salvage, SandboxService, StopObservation } from '../../../src/server/sandbox/port.ts';
 import { RunLedger } from '../../../src/server/sandbox/run-ledger.ts';
 import { Leftovers } from '../../../src/server/session/leftovers.ts';
+import { SalvageBook } from '../../../src/server/session/salvaged.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import { machineStream, type Store } from '../../../src/server/store/port.ts';
@@ -75,6 +76,7 @@ function bench(parts: Partial<Engine> = {}, allowance?: number) {
     sessions: new Sessions(store, () => 0),
     runs: new RunLedger(store, () => 1000),
     store,
+    salvaged: new SalvageBook(store),
     monotonic: () => clock.now,
     log: () => undefined,
   });
