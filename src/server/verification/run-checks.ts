@@ -128,7 +128,17 @@ export async function runChecks(input: CheckRunInput): Promise<CheckRun> {
     }
   }
   if (defect !== null) throw defect.error;
-  return { checks, changed, fault, limits, quiesce, stop, absence };
+  return { checks, changed, fault: namedFault(fault, stop), limits, quiesce, stop, absence };
+}
+
+/**
+ * What came to an end because the container's memory did is no fault of the channel or the engine, over which it was
+ * noticed. Named as the outcome of an attempt is.
+ */
+function namedFault(fault: CheckRun['fault'], stop: StopObservation): CheckRun['fault'] {
+  if (fault === null || (fault.code !== 'channel' && fault.code !== 'engine')) return fault;
+  if (stop.kind !== 'stopped' || !stop.oom.ended) return fault;
+  return { code: 'oom_killed', message: fault.message };
 }
 
 function specOf(input: CheckRunInput): SandboxSpec {
