@@ -35,10 +35,7 @@ test('from a contract to an accepted diff, and back; an editor with unsaved chan
   await window.line('Synthetic: a script spoke, no model').waitFor();
   await window.tab(/^Candidate /).click();
   await window.editorAction(/^Accept Candidate/).click();
-  await window
-    .notification()
-    .getByText(/unsaved/i)
-    .waitFor();
+  await window.told(/unsaved/i);
   expect(await readFile(usage, 'utf8')).toBe(before);
 
   await window.tab(/^usage\.py/).click();

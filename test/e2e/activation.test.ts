@@ -35,10 +35,7 @@ test('nothing starts before somebody looks; then a contract is written, checked,
   const text = await readFile(path.join(repo, 'utc-everywhere.contract.jsonc'), 'utf8');
   expect(text).toContain('"argv": ["python3", "-m", "unittest", "-v", "tests.test_timestamp"]');
   await window.command('Escrow: Freeze Contract');
-  await window
-    .notification()
-    .getByText(/Frozen as [0-9a-f]{12}/)
-    .waitFor();
+  await window.told(/Frozen as [0-9a-f]{12}/);
 
   await window.openFile('broken.contract.jsonc');
   await window.page.locator('.squiggly-error').first().waitFor();
@@ -51,11 +48,7 @@ test('nothing starts before somebody looks; then a contract is written, checked,
     .waitFor();
   await window.screenshot('contract-errors-dark');
   await window.command('Escrow: Freeze Contract');
-  await window
-    .notification()
-    .getByText(/writeable|instruction|valid/)
-    .first()
-    .waitFor();
+  await window.told(/writeable|instruction|valid/);
 });
 
 test('a window without a folder says what to open, and a folder without git what a contract needs', async () => {

@@ -55,7 +55,7 @@ test('two windows and a command line: one controls, each may take over and is he
     .click();
   await second.pick('Take Over');
   await second.row('Sessions', /Control.*this window/).waitFor();
-  await first.notification().getByText('This window observes').waitFor();
+  await first.told('This window observes');
   const after = await theSession(
     kernel,
     'another controls',
@@ -77,6 +77,6 @@ test('two windows and a command line: one controls, each may take over and is he
   await expect(cli('session', 'cancel', before.id)).rejects.toThrow();
   const cancelled = (await cli('session', 'cancel', before.id, '--take-over')) as SessionView;
   expect(cancelled.attempts[0]?.settlement).toMatchObject({ trigger: 'cancel', confirmed: true });
-  await second.notification().getByText('This window observes').waitFor();
+  await second.told('This window observes');
   for (const window of [first, second]) await window.row('Sessions', /Settlement.*confirmed/).waitFor();
 });

@@ -46,7 +46,7 @@ test('no Node, no engine, a model of a cloud, no image: each says what to do, an
   await window.statusBarItem().getByText('not connected').waitFor();
   const start = window.pane('Health').getByRole('button', { name: 'Start Kernel' });
   await start.click();
-  await window.notification().getByText('Set escrow.kernel.node to a Node of version 22 or newer').waitFor();
+  await window.told('Set escrow.kernel.node to a Node of version 22 or newer');
   await window.notificationButton('Open Settings').waitFor();
   await show(window, 'node');
   await workbench.setMachine(hosts);
@@ -63,17 +63,14 @@ test('no Node, no engine, a model of a cloud, no image: each says what to do, an
 
   await window.command('Escrow: Start Session');
   await window.pick(/kimi-k2.*its prompts would leave this machine/);
-  await window
-    .notification()
-    .getByText('its prompts would leave this machine. Choose a model that runs on this machine.')
-    .waitFor();
+  await window.told('its prompts would leave this machine. Choose a model that runs on this machine.');
   await show(window, 'cloud');
   expect(ollama.chats, 'nothing was sent').toEqual([]);
 
   await window.command('Notifications: Clear All Notifications');
   await window.command('Escrow: Start Session');
   await window.pick('beside the contract');
-  await window.notification().getByText('No container engine answers. Start Docker or Podman').waitFor();
+  await window.told('No container engine answers. Start Docker or Podman');
   await show(window, 'start-without-engine');
 
   engine.behave(withoutImages);
@@ -118,7 +115,7 @@ test.skipIf(!canMount)(
     await disk.writable();
     await disk.fill();
     await start.click();
-    await window.notification().getByText('No space is left on the disk').waitFor();
+    await window.told('No space is left on the disk');
     await sessions.getByText(`No space is left on the disk that holds ${disk.folder}. Free space there.`).waitFor();
     await show(window, 'full');
 

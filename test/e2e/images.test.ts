@@ -99,10 +99,7 @@ test('a plan is read, refused, approved and done to its end; what was made is me
     await window.pick(/^PrepareReaches/);
     await window.row('Sessions', /Preparing image\d+ % · Python packages of requirements\.lock/).waitFor();
     await window.screenshot('image-preparing-dark');
-    await window
-      .notification()
-      .getByText(/The sandbox image is ready: [0-9a-f]{12}/)
-      .waitFor();
+    await window.told(/The sandbox image is ready: [0-9a-f]{12}/);
     await window.line('What preparing this sandbox image did').waitFor();
     await window.line('Approved by Ada Reviewer (window)').waitFor();
     await window.line('archives: 5').waitFor();
@@ -113,7 +110,7 @@ test('a plan is read, refused, approved and done to its end; what was made is me
     await window.command('Notifications: Clear All Notifications');
     await window.openFile('packages.contract.jsonc');
     await window.command('Escrow: Check Baseline');
-    await window.notification().getByText('The baseline discriminates').waitFor();
+    await window.told('The baseline discriminates');
 
     await window.command('Escrow: Show Sandbox Images');
     await window.line('Together:').waitFor();

@@ -44,10 +44,7 @@ test('closing the window settles the attempt, keeps its bytes, and the next wind
 
   const next = await held.workbench.open(held.repo);
   await next.openEscrow();
-  await next
-    .notification()
-    .getByText(/While no window was open.*cancelled.*its window closed/)
-    .waitFor();
+  await next.told(/While no window was open.*cancelled.*its window closed/);
   await next.row('Sessions', /Settlement.*confirmed/).waitFor();
   await next.screenshot('after-window-close-dark');
 });

@@ -4,6 +4,20 @@ import { until } from './until.ts';
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core';
 import { root } from '../../../scripts/lib/root.ts';
 
+/** Runs in the page, before anything of it: keeps the words of each notification that comes on the screen. */
+const keepNotifications = `
+  globalThis.notificationsOfTest = new Set();
+  const seen = new WeakMap();
+  new MutationObserver(() => {
+    for (const message of document.querySelectorAll('.notification-toast .notification-list-item-message')) {
+      const text = message.textContent;
+      // Once for each time that it changes: what a test has heard is not told again because something else moves.
+      if (seen.get(message) !== text) notificationsOfTest.add(text);
+      seen.set(message, text);
+    }
+  }).observe(document, { subtree: true, childList: true, characterData: true });
+`;
+
 /** One window of the workbench: a page with the few gestures that the tests need. */
 export class WorkbenchWindow {
   readonly page: Page;
@@ -27,6 +41,7 @@ export class WorkbenchWindow {
       reducedMotion: 'reduce',
       colorScheme: 'dark',
     });
+    await context.addInitScript({ content: `{${keepNotifications}}` });
     const page = await context.newPage();
     page.setDefaultTimeout(120_000);
     const window = new WorkbenchWindow(browser, context, page);
@@ -195,8 +210,27 @@ export class WorkbenchWindow {
     await this.page.locator('.editor-group-container.active .monaco-editor.focused').first().waitFor();
   }
 
+  /** Notifications that are on the screen now. */
   notification(): Locator {
     return this.page.locator('.notification-toast .notification-list-item-message');
+  }
+
+  /**
+   * Waits until a notification with such words has been on the screen since this document was opened, and forgets it:
+   * they leave after some seconds, which may pass while a test on a slow machine waits for something else.
+   */
+  async told(words: string | RegExp): Promise<void> {
+    const pattern = typeof words === 'string' ? words.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`) : words.source;
+    const flags = typeof words === 'string' ? '' : words.flags;
+    await this.page.waitForFunction(
+      ([source, flags]) => {
+        const kept = (globalThis as unknown as { notificationsOfTest: Set<string> }).notificationsOfTest;
+        const found = [...kept].filter((text) => new RegExp(source, flags).test(text));
+        for (const text of found) kept.delete(text);
+        return found.length > 0;
+      },
+      [pattern, flags] as const,
+    );
   }
 
   /** A button of a notification on screen. */
