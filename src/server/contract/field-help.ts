@@ -19,7 +19,7 @@ export const fieldHelp: Readonly<Record<string, string>> = {
   'writable/*/symbols':
     'What of the file may change: functions, classes, `Class.method`, constants, types, and `imports` for what the file imports. Everything else in it must stay the same, token for token. Without it: the whole file may change. In Python, JavaScript and TypeScript.',
   'writable/*/newSymbols':
-    'What may be added to the file beside that, by name: each in one place. An existing file in which only these may be added needs no `symbols`.',
+    'What may be added to the file beside that, by name: each in one place. `["half", "Meter.reset"]`: a function and a method of the class `Meter`, which are not there yet. An existing file in which only these may be added needs no `symbols`.',
   acceptance:
     'Commands that decide. All must pass on the candidate; before any attempt each must do on the untouched files what its `baseline` says.',
   'acceptance/*/id': 'Short name, unique in the contract: lower-case letters, digits and dashes.',

@@ -11,7 +11,15 @@ import { unreachable } from '../../protocol/primitives.ts';
 import type { LanguageService } from '../rpc/port.ts';
 import { helpFor } from './field-help.ts';
 import type { ScopeChecker } from '../scope/port.ts';
-import { aboutSymbol, namedIn, symbolItems, symbolPlace } from './symbol-features.ts';
+import {
+  aboutNewSymbol,
+  aboutSymbol,
+  namedIn,
+  newSymbolItems,
+  newSymbolPlace,
+  symbolItems,
+  symbolPlace,
+} from './symbol-features.ts';
 import { checkContract, trackedPathsFor } from './freeze-contract.ts';
 import { knownKeys, parseContract } from './parse-contract.ts';
 
@@ -126,9 +134,11 @@ async function completion(
       textEdit: { range, newText: JSON.stringify(value) },
     }));
   }
-  if (symbolPlace.test(patternOf(location.path))) {
+  const place = patternOf(location.path);
+  if (symbolPlace.test(place) || newSymbolPlace.test(place)) {
     const named = await namedIn(scope, path, text, location.path);
-    return symbolItems(named?.outline, range);
+    if (named === undefined) return [];
+    return symbolPlace.test(place) ? symbolItems(named.outline, range) : newSymbolItems(named, range);
   }
   if (!takesPath(location.path)) return [];
   const tracked = await trackedPathsFor(path);
@@ -239,9 +249,12 @@ async function hover(scope: ScopeChecker, path: string, text: string, position: 
   if (node === undefined || offset < node.offset || offset > node.offset + node.length) return null;
   const range = rangeOf(document, node);
   const said = (value: string): Hover => ({ contents: { kind: MarkupKind.Markdown, value }, range });
-  if (symbolPlace.test(patternOf(location.path))) {
+  const place = patternOf(location.path);
+  if (symbolPlace.test(place) || newSymbolPlace.test(place)) {
     const named = await namedIn(scope, path, text, location.path);
-    const about = named === undefined ? undefined : aboutSymbol(String(node.value), named);
+    const name = String(node.value);
+    const tell = symbolPlace.test(place) ? aboutSymbol : aboutNewSymbol;
+    const about = named === undefined ? undefined : tell(name, named);
     if (about !== undefined) return said(about);
   }
   // On a value inside a list the list's own help is the nearest there is.

@@ -16,6 +16,26 @@ const mostListed = 12;
 const nameForm = /^#?[\p{ID_Start}$_][\p{ID_Continue}$]*(?:\.#?[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
 
 /**
+ * Why a name cannot be that of something new in a file: it is there already, no definition can be called so, or what it
+ * would lie in is not there. Undefined where it can. Pure.
+ */
+export function newNameFault(
+  name: string,
+  known: ReadonlySet<string>,
+  newSymbols: readonly string[],
+): 'known' | 'form' | 'owner' | undefined {
+  if (name === importsName || known.has(name)) return 'known';
+  if (!nameForm.test(name)) return 'form';
+  const owner = ownerOf(name);
+  return owner === '' || known.has(owner) || newSymbols.includes(owner) ? undefined : 'owner';
+}
+
+/** What a name lies in: `Class` of `Class.method`; empty at the top of a file. */
+export function ownerOf(name: string): string {
+  return name.slice(0, Math.max(0, name.lastIndexOf('.')));
+}
+
+/**
  * What of a writable file may change: null for all of it. Each fault where it is written; undefined where there was one.
  * Pure.
  */
@@ -65,14 +85,21 @@ export function resolveSymbols(
   });
   newSymbols.forEach((name, place) => {
     if (isTwice(name, 'newSymbols', place)) return;
-    const owner = name.slice(0, Math.max(0, name.lastIndexOf('.')));
-    if (name === importsName || known.has(name)) {
-      const what = name === importsName ? `"${importsName}" stands for what is imported` : `${shown} defines ${name}`;
-      remark('known-symbol', `${what}: name it in "symbols".`, 'newSymbols', place);
-    } else if (!nameForm.test(name)) {
-      remark('unknown-symbol', `${shownPath(name)} is no name that a definition can have.`, 'newSymbols', place);
-    } else if (owner !== '' && !known.has(owner) && !newSymbols.includes(owner)) {
-      remark('unknown-symbol', `${shown} defines no ${owner}. ${proposal(owner, outline)}`, 'newSymbols', place);
+    switch (newNameFault(name, known, newSymbols)) {
+      case 'known': {
+        const what = name === importsName ? `"${importsName}" stands for what is imported` : `${shown} defines ${name}`;
+        remark('known-symbol', `${what}: name it in "symbols".`, 'newSymbols', place);
+        break;
+      }
+      case 'form':
+        remark('unknown-symbol', `${shownPath(name)} is no name that a definition can have.`, 'newSymbols', place);
+        break;
+      case 'owner': {
+        const owner = ownerOf(name);
+        remark('unknown-symbol', `${shown} defines no ${owner}. ${proposal(owner, outline)}`, 'newSymbols', place);
+        break;
+      }
+      case undefined:
     }
   });
   if (failed) return undefined;

@@ -234,6 +234,47 @@ describe('a contract that names symbols', () => {
       ).toEqual([]);
     });
 
+    it('completes what may be added: what the instruction names, a name at the top, one in each class', async () => {
+      const completed = async (instruction: string, newSymbols: string): Promise<string[]> => {
+        const items = await service.completion(
+          file,
+          ...at(
+            `{ "instruction": ${JSON.stringify(instruction)}, "writable": [{ "path": "src/usage.py", "newSymbols": ${newSymbols} }] }`,
+          ),
+        );
+        return items.map(({ detail, textEdit }) => `${textEdit?.newText ?? ''} ${detail ?? ''}`);
+      };
+      const open = ['"${1:name}" new at the top level of src/usage.py', '"Meter.${1:name}" new in the class, line 8'];
+      expect(await completed('', '["|"]')).toEqual(open);
+      expect(await completed('', '[|]')).toEqual(open);
+      // Marked as code, not there yet, and a name that something could have.
+      const instruction =
+        'Add `half()` and `Meter.reset(now)` beside `timestamp` and `Meter.read`; not `a b`, `Metre.x`.';
+      expect(await completed(instruction, '["|"]')).toEqual([
+        '"half" named in the instruction',
+        '"Meter.reset" named in the instruction',
+        ...open,
+      ]);
+      expect(await completed(instruction, '["half", "|"]')).toEqual([
+        '"Meter.reset" named in the instruction',
+        ...open,
+      ]);
+    });
+
+    it('says on hover where a name that may be added would be; a wrong one has its remark', async () => {
+      const hover = async (newSymbols: string): Promise<string> =>
+        JSON.stringify(
+          await service.hover(file, ...at(`{ "writable": [{ "path": "src/usage.py", "newSymbols": ${newSymbols} }] }`)),
+        );
+      expect(await hover('["ha|lf"]')).toContain('`half` may be added, at the top level of `src/usage.py`');
+      expect(await hover('["Meter.re|set"]')).toContain(
+        '`Meter.reset` may be added, in the class `Meter`, line 8 of `src/usage.py`',
+      );
+      expect(await hover('["Gauge", "Gauge.re|ad"]')).toContain('in `Gauge`, which is new as well');
+      for (const wrong of ['["Meter.re|ad"]', '["Metre.re|ad"]', '["a| b"]'])
+        expect(await hover(wrong)).toContain('What may be added to the file');
+    });
+
     it('says on hover what a named symbol is', async () => {
       const hover = async (marked: string): Promise<string> => JSON.stringify(await service.hover(file, ...at(marked)));
       expect(await hover('{ "writable": [{ "path": "src/usage.py", "symbols": ["Meter.r|ead"] }] }')).toContain(
