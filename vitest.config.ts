@@ -10,6 +10,15 @@ const env = { NODE_COMPILE_CACHE: path.join(import.meta.dirname, '.cache/node') 
  */
 const filesAtOnce = 2;
 
+/**
+ * Milliseconds after which a test hangs. It is not what a test takes: a machine that is three times as slow, or busy
+ * with something else, must not fail one. Longer than what tests wait for by themselves (`patienceMs` of
+ * test/fixtures/kernel.ts), whose failure says what did not come.
+ */
+const unitMs = 120_000;
+const sandboxMs = 300_000;
+const crashMs = 600_000;
+
 /** One project per layer: see docs/testing.md. */
 export default defineConfig({
   test: {
@@ -19,7 +28,8 @@ export default defineConfig({
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
           env,
-          testTimeout: 20_000,
+          testTimeout: unitMs,
+          hookTimeout: unitMs,
           // Half of the files wait for processes and disks; a worker that keeps its modules begins the next at once.
           maxWorkers: '100%',
           isolate: false,
@@ -31,8 +41,8 @@ export default defineConfig({
           include: ['test/sandbox/**/*.test.ts'],
           env,
           globalSetup: ['test/fixtures/sandbox-engine.ts'],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          testTimeout: sandboxMs,
+          hookTimeout: sandboxMs,
           maxWorkers: filesAtOnce,
         },
       },
@@ -41,8 +51,8 @@ export default defineConfig({
           name: 'crash',
           include: ['test/crash/**/*.test.ts'],
           env,
-          testTimeout: 300_000,
-          hookTimeout: 120_000,
+          testTimeout: crashMs,
+          hookTimeout: crashMs,
           maxWorkers: filesAtOnce,
         },
       },

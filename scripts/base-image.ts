@@ -8,6 +8,7 @@ import type { ContainerEngine } from '../src/server/sandbox/engine.ts';
 import { defaultBase, registryBase } from '../src/server/sandbox/image.ts';
 import { prepareImage, type PreparedImage } from '../src/server/sandbox/image-preparation.ts';
 import { labelKeys, productLabel } from '../src/server/sandbox/labels.ts';
+import { tryAgain } from './lib/again.ts';
 import { asRoot, ensureDebianPackages, isDebian, packagesQuestions, type WantedPackages } from './lib/debian.ts';
 import { engineHere, setupError } from './lib/engine-here.ts';
 import { dist, root } from './lib/root.ts';
@@ -110,6 +111,10 @@ async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
   const sudo = await asRoot('debootstrap');
   const folder = await mkdtemp(path.join(tmpdir(), 'escrow-base-'));
   const target = path.join(folder, 'root');
+  const removeAsRoot = async (place: string): Promise<void> => {
+    const words = [...sudo, 'rm', '-rf', '--one-file-system', place];
+    await run(words[0] ?? 'rm', words.slice(1));
+  };
   try {
     ui.log(`making the base image from ${suite} (about a minute)`);
     const mirror = await aptMirror();
@@ -122,13 +127,16 @@ async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
       target,
       ...(mirror === null ? [] : [mirror]),
     ];
-    const code = await runKept(words[0] ?? 'debootstrap', words.slice(1));
-    if (code !== 0) {
-      throw new SetupError(
-        `debootstrap ended with exit code ${code}`,
-        'Check that apt-get reaches its mirrors, then run the same command again.',
-      );
-    }
+    await tryAgain(ui, async () => {
+      await removeAsRoot(target);
+      const code = await runKept(words[0] ?? 'debootstrap', words.slice(1));
+      if (code !== 0) {
+        throw new SetupError(
+          `debootstrap ended with exit code ${code}`,
+          'Check that apt-get reaches its mirrors, then run the same command again.',
+        );
+      }
+    });
     const reference = `escrow-base:${suite}`;
     const tar = spawn(sudo[0] ?? 'tar', [...(sudo.length > 0 ? [...sudo.slice(1), 'tar'] : []), ...tarWords(target)], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -144,8 +152,7 @@ async function bootstrap(engine: ContainerEngine, ui: Ui): Promise<string> {
     ui.log(`base image: ${reference} (${((performance.now() - started) / 1000).toFixed(0)} s)`);
     return reference;
   } finally {
-    const words = [...sudo, 'rm', '-rf', '--one-file-system', folder];
-    await run(words[0] ?? 'rm', words.slice(1));
+    await removeAsRoot(folder);
   }
 }
 
@@ -156,7 +163,7 @@ function tarWords(target: string): readonly string[] {
 
 async function pull(engine: ContainerEngine, ui: Ui): Promise<string> {
   ui.log(`pulling ${registryBase}`);
-  await asked(() => engine.images.pull(registryBase));
+  await tryAgain(ui, () => asked(() => engine.images.pull(registryBase)));
   const digest = (await engine.images.inspect(registryBase))?.RepoDigests?.[0] ?? 'unknown digest';
   const reference = 'escrow-base:registry';
   await asked(() => engine.images.tag(registryBase, 'escrow-base', 'registry'));

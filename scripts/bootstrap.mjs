@@ -5,6 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
@@ -43,11 +44,20 @@ if (problem !== null) {
   process.stderr.write(`setup: packages: ${problem}; installing them from package-lock.json with npm ci\n`);
   // npm's own talk goes to stderr: stdout belongs to the script (its last line may be JSON).
   // A shell on Windows only: npm is a .cmd file there.
-  const npm = spawnSync('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], {
-    cwd: root,
-    stdio: ['ignore', 2, 2],
-    shell: process.platform === 'win32',
-  });
+  const install = () =>
+    spawnSync('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], {
+      cwd: root,
+      stdio: ['ignore', 2, 2],
+      shell: process.platform === 'win32',
+    });
+  let npm = install();
+  // What fails of a network or a registry mostly works a little later. Ended by somebody, or not there, it stays so.
+  for (const pauseS of [5, 20]) {
+    if (npm.error !== undefined || npm.signal !== null || npm.status === 0) break;
+    process.stderr.write(`setup: npm ci ended with exit code ${npm.status}; it is tried again in ${pauseS} s\n`);
+    await delay(pauseS * 1000);
+    npm = install();
+  }
   if (npm.error !== undefined || npm.status !== 0) {
     fail(
       `npm ci failed (${npm.error?.message ?? `exit code ${npm.status}`})`,

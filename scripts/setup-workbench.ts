@@ -1,6 +1,7 @@
 // Installs the VS Code workbench that the e2e tests run in. `npm run setup` does not need it; `npm test` does.
 import { access, lstat, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { tryAgain } from './lib/again.ts';
 import { ensureDebianPackages, isDebian, packagesQuestions, type WantedPackages } from './lib/debian.ts';
 import { root } from './lib/root.ts';
 import { runKept } from './lib/run.ts';
@@ -48,7 +49,8 @@ async function link(target: string, where: string): Promise<void> {
 }
 
 /** VS Code's server build, as its lock file names it. Changes nothing outside the checkout. Throws SetupError. */
-export async function ensureServerBuild({ log }: Pick<Ui, 'log'>): Promise<void> {
+export async function ensureServerBuild(ui: Pick<Ui, 'log'>): Promise<void> {
+  const { log } = ui;
   const lock = await readFile(path.join(workbenchFolder, 'package-lock.json'), 'utf8');
   // Written last, after a whole install: a half-done one is done again.
   const marker = path.join(workbenchFolder, 'node_modules', '.escrow-installed');
@@ -58,13 +60,15 @@ export async function ensureServerBuild({ log }: Pick<Ui, 'log'>): Promise<void>
   }
   log('workbench: installing VS Code’s server build with npm ci (about 400 MB)');
   const started = performance.now();
-  const code = await runKept('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: workbenchFolder });
-  if (code !== 0) {
-    throw new SetupError(
-      `npm ci for VS Code’s server build ended with exit code ${code}`,
-      'Check that npm reaches its registry, then run the same command again.',
-    );
-  }
+  await tryAgain(ui, async () => {
+    const code = await runKept('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: workbenchFolder });
+    if (code !== 0) {
+      throw new SetupError(
+        `npm ci for VS Code’s server build ended with exit code ${code}`,
+        'Check that npm reaches its registry, then run the same command again.',
+      );
+    }
+  });
   // The server's own modules were installed at the top level, where it does not look.
   await link('../../..', path.join(serverFolder, 'node_modules'));
   await writeFile(marker, lock);

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { tryAgain, usualPausesMs } from './again.ts';
 import { run, runKept } from './run.ts';
 import { SetupError, type Question, type Ui } from './ui.ts';
 
@@ -69,9 +70,18 @@ let aptTurn: Promise<unknown> = Promise.resolve();
 let listsAreNew = false;
 /** Seconds that another program (an update by the system itself) may hold apt's lock: it says so itself afterwards. */
 const foreignLockS = 300;
+/** Of each file that apt-get fetches. */
+const retries = 3;
 
-/** Installs Debian packages that are missing, after asking. Throws SetupError when declined or when apt-get failed. */
-export async function ensureDebianPackages(wanted: WantedPackages, ui: Ui): Promise<void> {
+/**
+ * Installs Debian packages that are missing, after asking. Throws SetupError when declined or when apt-get failed, after
+ * each of these pauses once more.
+ */
+export async function ensureDebianPackages(
+  wanted: WantedPackages,
+  ui: Ui,
+  pausesMs: readonly number[] = usualPausesMs,
+): Promise<void> {
   const missing = await missingOf(wanted);
   if (missing.length === 0) return;
   const names = missing.join(' ');
@@ -81,7 +91,7 @@ export async function ensureDebianPackages(wanted: WantedPackages, ui: Ui): Prom
       `Install it yourself, or run the same command again and agree (${wanted.why}).`,
     );
   }
-  const turn = aptTurn.then(() => install(missing, ui));
+  const turn = aptTurn.then(() => tryAgain(ui, () => install(missing, ui), pausesMs));
   aptTurn = turn.catch(() => undefined);
   await turn;
 }
@@ -89,10 +99,13 @@ export async function ensureDebianPackages(wanted: WantedPackages, ui: Ui): Prom
 async function install(packages: readonly string[], ui: Ui): Promise<void> {
   const root = await asRoot('apt-get install');
   const apt = async (...args: readonly string[]): Promise<void> => {
-    const options = ['-q', '-o', 'Dpkg::Use-Pty=0', '-o', `DPkg::Lock::Timeout=${foreignLockS}`];
+    const settings = ['Dpkg::Use-Pty=0', `DPkg::Lock::Timeout=${foreignLockS}`, `Acquire::Retries=${retries}`];
+    const options = ['-q', ...settings.flatMap((setting) => ['-o', setting])];
     const words = [...root, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', ...options, ...args];
     const code = await runKept(words[0] ?? 'env', words.slice(1));
     if (code !== 0) {
+      // Lists that are old, or were fetched in part, name what the mirrors do not have.
+      listsAreNew = false;
       throw new SetupError(
         `apt-get ${args[0] ?? ''} ended with exit code ${code}`,
         'Check that apt-get reaches its mirrors, then run the same command again.',

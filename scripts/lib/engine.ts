@@ -17,6 +17,9 @@ import { SetupError, type Question, type Ui } from './ui.ts';
 const memoryFile = path.join(root, '.cache', 'dockerd.json');
 const logFile = path.join(root, '.cache', 'dockerd.log');
 
+/** How long an engine may take until it answers: three seconds, and more where the machine is busy. */
+const startMs = 180_000;
+
 interface Remembered {
   readonly pid: number;
   readonly start: string;
@@ -115,7 +118,7 @@ async function startDockerd(sudo: readonly string[], ui: Ui): Promise<void> {
   let ended: string | null = null;
   child.on('error', (error) => (ended = error.message));
   child.on('exit', (code, signal) => (ended = `dockerd ended with ${signal ?? `exit code ${code}`}`));
-  const version = await untilAnswering(60_000, () => ended);
+  const version = await untilAnswering(startMs, () => ended);
   child.unref();
   const pid = Number((await readFile('/var/run/docker.pid', 'utf8')).trim());
   const start = await startOf(pid);
@@ -228,7 +231,7 @@ export async function ensureEngine(setting: string | null, ui: Ui): Promise<void
       throw new SetupError(`systemctl start docker failed: ${stderr.trim()}`, 'See: journalctl -u docker');
     const after = await pingEngine(engineChoiceHere(setting).address);
     if (!after.ok && after.refused) return joinDockerGroup(ui);
-    ui.log(`container engine: ${await untilAnswering(60_000, () => null)} answers`);
+    ui.log(`container engine: ${await untilAnswering(startMs, () => null)} answers`);
     return;
   }
   if (!(await ui.confirm(await startQuestion()))) {
@@ -247,10 +250,13 @@ export async function stopOurDockerd(ui: Ui): Promise<boolean> {
     // A minimal system has no program called kill; every shell has it built in.
     if (sudo === undefined) process.kill(pid, 'SIGTERM');
     else await run(sudo, [...quiet, 'sh', '-c', `kill ${pid}`]);
-    const deadline = performance.now() + 30_000;
+    const deadline = performance.now() + startMs;
     while ((await startOf(pid)) === start) {
       if (performance.now() > deadline)
-        throw new SetupError(`dockerd (process ${pid}) did not end within 30 s`, `End it yourself: kill ${pid}`);
+        throw new SetupError(
+          `dockerd (process ${pid}) did not end within ${startMs / 1000} s`,
+          `End it yourself: kill ${pid}`,
+        );
       await delay(100);
     }
     ui.log(`dockerd (process ${pid}) has ended`);

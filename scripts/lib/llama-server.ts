@@ -2,6 +2,7 @@ import { access, chmod, mkdir, readFile, rename, rm, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { aptMirror } from '../base-image.ts';
+import { tryAgain } from './again.ts';
 import { ensureDebianPackages, packagesQuestions, type WantedPackages } from './debian.ts';
 import { run, runKept } from './run.ts';
 import { SetupError, type Question, type Ui } from './ui.ts';
@@ -68,17 +69,19 @@ async function ownServer(ui: Ui): Promise<string> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const made = path.join(folder, 'root');
   const part = path.join(folder, 'part');
-  await rm(part, { recursive: true, force: true });
   const mirror = await aptMirror();
-  const code = await runKept('debootstrap', [
-    '--variant=minbase',
-    `--include=${packages}`,
-    suite,
-    part,
-    ...(mirror === null ? [] : [mirror]),
-  ]);
-  if (code !== 0)
-    throw new SetupError(`debootstrap ended with exit code ${code}`, 'Check that apt-get reaches its mirrors.');
+  await tryAgain(ui, async () => {
+    await rm(part, { recursive: true, force: true });
+    const code = await runKept('debootstrap', [
+      '--variant=minbase',
+      `--include=${packages}`,
+      suite,
+      part,
+      ...(mirror === null ? [] : [mirror]),
+    ]);
+    if (code !== 0)
+      throw new SetupError(`debootstrap ended with exit code ${code}`, 'Check that apt-get reaches its mirrors.');
+  });
   await rm(made, { recursive: true, force: true });
   await rename(part, made);
   // Mounts of its own: the tests' folders are seen inside, and nothing stays mounted when it ends.

@@ -30,7 +30,7 @@ beforeAll(async () => {
   home = await makeHome();
   await start();
   digest = await prepareContract(kernel.kernel, repo.contract);
-}, 180_000);
+});
 
 afterAll(async () => {
   await endKernel(home);
@@ -38,7 +38,7 @@ afterAll(async () => {
   await rm(home, { recursive: true, force: true });
   await repo.dispose();
   await bundles.dispose();
-}, 60_000);
+});
 
 const atWork = () => heldAttempt(kernel.kernel, digest, home, [[turns.view, turns.edit], turns.finish], false);
 const pending = (view: SessionView): boolean => view.attempts[0]?.phase === 'cancellation_pending';
@@ -47,15 +47,11 @@ const at = (id: SessionId, what: string, there: (view: SessionView) => boolean, 
 /** Lets the Kernel look now instead of after its own wait. */
 async function lookUntil(id: SessionId, there: (view: SessionView) => boolean): Promise<SessionView> {
   let view: SessionView | undefined;
-  await eventually(
-    'it was looked at',
-    async () => {
-      await kernel.kernel.call('kernel/probe', {});
-      view = await kernel.kernel.call('session/get', { session: id });
-      return there(view);
-    },
-    60_000,
-  );
+  await eventually('it was looked at', async () => {
+    await kernel.kernel.call('kernel/probe', {});
+    view = await kernel.kernel.call('session/get', { session: id });
+    return there(view);
+  });
   return view!;
 }
 
@@ -93,7 +89,7 @@ it('dead for a while: pending is said, never settled without a sight; a restarte
     ['infrastructure', 'partial'],
   ]).toContainEqual([attempt.outcome?.kind, attempt.collection?.state]);
   expect(await engine.docker('ps', '-aq')).toBe('');
-}, 120_000);
+});
 
 it('stopped in order: it ends the containers itself; that is one observation, and what was in them is lost', async () => {
   const held = await atWork();
@@ -107,7 +103,7 @@ it('stopped in order: it ends the containers itself; that is one observation, an
     requests: 3,
   });
   expect(await engine.docker('ps', '-aq')).toBe('');
-}, 120_000);
+});
 
 // Takes a minute and more of real silence.
 if (process.env['ESCROW_TEST_FULL'] === '1') {
@@ -128,7 +124,7 @@ if (process.env['ESCROW_TEST_FULL'] === '1') {
     const view = await lookUntil(held.id, settled);
     expect(view.attempts[0]?.settlement?.confirmed).toBe(true);
     expect(await engine.docker('ps', '-aq')).toBe('');
-  }, 240_000);
+  });
 }
 
 it('gone for good: a person ends the wait, recorded with what was seen; a container that comes back is swept', async () => {
@@ -158,14 +154,10 @@ it('gone for good: a person ends the wait, recorded with what was seen; a contai
   expect(types.at(-1)).toBe('attempt.settled');
   await engine.start();
   expect(await engine.docker('ps', '-aq')).not.toBe('');
-  await eventually(
-    'the leftover is swept',
-    async () => {
-      await kernel.kernel.call('kernel/probe', {});
-      return (await engine.docker('ps', '-aq')) === '';
-    },
-    60_000,
-  );
+  await eventually('the leftover is swept', async () => {
+    await kernel.kernel.call('kernel/probe', {});
+    return (await engine.docker('ps', '-aq')) === '';
+  });
   const after = await kernel.kernel.call('session/get', { session: held.id });
   expect(after.attempts[0]?.settlement?.confirmed).toBe(false);
-}, 120_000);
+});

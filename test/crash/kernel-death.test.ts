@@ -7,8 +7,10 @@ import { EscrowError } from '../../src/protocol/errors.ts';
 import type { ContractDigest, SessionId } from '../../src/protocol/primitives.ts';
 import type { EvidenceEvent, SessionView } from '../../src/protocol/views.ts';
 import type { KernelConnection } from '../../src/client/kernel-connection.ts';
+import { mostInterrupted } from '../../src/server/session/recovery-table.ts';
 import { exampleRepo, type ExampleRepo } from '../fixtures/example-repo.ts';
 import {
+  heldAttempt,
   prepareContract,
   sessionAt,
   settled,
@@ -19,7 +21,6 @@ import {
 } from '../fixtures/journey.ts';
 import { endKernel, eventually, makeHome, settleHome, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ownBundles, type OwnBundles } from '../fixtures/own-bundles.ts';
-import { mostInterrupted } from '../../src/server/session/recovery-table.ts';
 
 /** Points before the agent's work is over: the attempt is settled by the next Kernel. */
 const during = [
@@ -85,7 +86,7 @@ beforeAll(async () => {
   const { kernel } = await start();
   digest = await prepareContract(kernel, repo.contract);
   await endKernel(home);
-}, 120_000);
+});
 
 afterAll(async () => {
   await settleHome(home, bundles.entry);
@@ -172,7 +173,7 @@ describe('the Kernel killed during an attempt', () => {
       if (point !== undefined) before = { point, session: await dieIn(doomed) };
     }
     await endKernel(home);
-  }, 300_000);
+  });
 
   for (const point of during) {
     it(`${point}: settled as interrupted, nothing replayed, no container left`, () => {
@@ -244,15 +245,17 @@ describe('the Kernel killed while it verifies', () => {
   it('a Kernel that is stopped on purpose leaves it to the next one', async () => {
     const { kernel } = await start();
     const slow = await slowContract(kernel);
-    const { session } = await startSession(kernel, digest, script, { attempts: 1, control: false });
+    const held = await heldAttempt(kernel, digest, repo.root, [[turns.view], turns.edit, turns.finish], false);
     // It waits behind the attempt and before its verification, and takes longer than anybody waits.
     const behind = kernel.call('contract/baseline', { digest: slow }).catch(() => undefined);
-    await sessionAt(kernel, session.id, 'the verification waits', (v) =>
+    await eventually('it waits', async () => (await kernel.call('kernel/status', {})).queue.length === 1);
+    await held.goOn();
+    await sessionAt(kernel, held.id, 'the verification waits', (v) =>
       v.candidates.some((c) => c.verifications.some((r) => r.state === 'queued')),
     );
     await endKernel(home);
     await behind;
-    const next = await restarted(session.id, (v) => v.candidates[0]?.verdict === 'passed');
+    const next = await restarted(held.id, (v) => v.candidates[0]?.verdict === 'passed');
     expect(results(next.view)).toEqual([['done', 'incomplete', ['interrupted', 'Cancelled']], passed]);
   });
 });

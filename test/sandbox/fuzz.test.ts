@@ -15,7 +15,7 @@ const rounds = process.env['ESCROW_TEST_FULL'] === '1' ? 2_000 : 300;
 let bench: SandboxBench;
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 const paths = fc.oneof(

@@ -85,7 +85,7 @@ describe('a contract with packages of npm and of Python', () => {
       },
     );
     ({ digest } = await kernel.kernel.call('contract/freeze', { path: repo.contract }));
-  }, 120_000);
+  });
   afterAll(async () => {
     await kernel.dispose();
     await repo.dispose();

@@ -34,7 +34,7 @@ beforeAll(async () => {
   homeId = known.homeId;
   kernel = await startTestKernel({ home: known.home });
   current = kernel.kernel;
-}, 120_000);
+});
 afterAll(async () => {
   await current.call('image/prune', { preview: false, all: true });
   await kernel.dispose();
@@ -163,7 +163,7 @@ sys.exit(1)`;
     await lost;
     expect(await readdir(path.join(kernel.home, 'preparing'))).toHaveLength(1);
     const next = await kernel.connect();
-    await eventually('nothing of it is left', async () => (await preparing()).length === 0, 60_000);
+    await eventually('nothing of it is left', async () => (await preparing()).length === 0);
     await eventually('no file of it is left', async () => !existsSync(path.join(kernel.home, 'preparing')));
     // The record says that somebody said yes; nothing says that it was prepared.
     expect((await next.call('image/plan', { digest })).state).toBe('needed');
@@ -223,7 +223,7 @@ describe('what steps write to the engine’s disk', () => {
       preparer: homeId,
       folder: kernel.home,
       maxBytes: 40 * megabyte,
-      signal: AbortSignal.timeout(100_000),
+      signal: AbortSignal.timeout(240_000),
       onStep: () => undefined,
     });
     await removeImages(engine, made);

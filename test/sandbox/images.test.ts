@@ -30,7 +30,7 @@ const made = new Set<string>();
 
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterAll(async () => {
   await bench.dispose();
   // Newest first: what was built on an image goes before it.

@@ -164,7 +164,7 @@ beforeAll(async () => {
     scratch: [pathOf('scratch')],
     commands,
   });
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 /** Lines of a command's output as [name, outcome]. */

@@ -27,7 +27,7 @@ beforeAll(async () => {
   engine = await engineBetween();
   kernel = await startTestKernel({ environment: { ESCROW_ENGINE_HOST: `unix://${engine.address}` } });
   digest = await prepareContract(kernel.kernel, repo.contract);
-}, 120_000);
+});
 afterAll(async () => {
   engine.honest();
   await kernel.dispose();

@@ -17,7 +17,7 @@ import {
   turns,
   writeScript,
 } from '../fixtures/journey.ts';
-import { startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 import { canMount, smallDisk, type SmallDisk, noMount } from '../fixtures/small-disk.ts';
 
@@ -28,7 +28,7 @@ const real = engineHere();
 beforeAll(async () => {
   await ensureSandboxImage();
   repo = await exampleRepo();
-}, 120_000);
+});
 afterAll(() => repo.dispose());
 
 /** A session whose attempt looks at a file and then waits for a turn that never comes. */
@@ -49,7 +49,7 @@ describe('[52] a Kernel', () => {
     engine = await engineBetween();
     kernel = await startTestKernel({ environment: { ESCROW_ENGINE_HOST: `unix://${engine.address}` } });
     digest = await prepareContract(kernel.kernel, repo.contract);
-  }, 120_000);
+  });
   afterAll(async () => {
     engine.honest();
     await kernel.dispose();
@@ -66,9 +66,16 @@ describe('[52] a Kernel', () => {
       waitingFor: expect.stringMatching(/^stop: still running/),
     });
     expect(view.attempts[0]?.settlement?.confirmed).not.toBe(true);
-    expect((await kernel.kernel.call('kernel/status', {})).pending).toEqual([
-      { session: id, attempt: view.attempts[0]?.id, waitingFor: view.attempts[0]?.pending?.waitingFor },
-    ]);
+    // It looks again now and then, and does not wait while it does.
+    await eventually('the status says so, too', async () => {
+      const { pending: waiting } = await kernel.kernel.call('kernel/status', {});
+      return waiting.some(
+        (one) =>
+          one.session === id &&
+          one.attempt === view.attempts[0]?.id &&
+          one.waitingFor === view.attempts[0]?.pending?.waitingFor,
+      );
+    });
     expect((await real.inspect(container))?.running).toBe(true);
     engine.honest();
     await kernel.kernel.call('kernel/probe', {});
@@ -102,7 +109,7 @@ describe('[53+] an allowance that ends in mid-attempt', () => {
         turns.finish,
       ]);
       const { session } = await startSession(kernel.kernel, digest, script, { attempts: 1 });
-      const after = await sessionAt(kernel.kernel, session.id, 'settled', settled, 90_000);
+      const after = await sessionAt(kernel.kernel, session.id, 'settled', settled);
       const [attempt] = after.attempts;
       expect(attempt).toMatchObject({
         outcome: { kind: 'resource', reason: 'storage' },
@@ -135,10 +142,10 @@ describe.skipIf(!canMount)(`[53+] a disk that is full in mid-attempt${noMount}`,
       await disk.fill();
       await kernel.kernel.call('session/cancel', { session: id, token }).catch(() => undefined);
       // Nothing can be recorded; the stop is attempted all the same, and seen by nobody but the engine.
-      await expect.poll(async () => (await real.inspect(container))?.running ?? false, { timeout: 60_000 }).toBe(false);
+      await eventually('it is stopped', async () => (await real.inspect(container))?.running !== true);
       await disk.free();
       await kernel.kernel.call('kernel/probe', {});
-      const after = await sessionAt(kernel.kernel, id, 'settled', settled, 90_000);
+      const after = await sessionAt(kernel.kernel, id, 'settled', settled);
       expect(after.attempts[0]?.settlement?.confirmed).toBe(true);
       expect(['cancelled', 'resource']).toContain(after.attempts[0]?.outcome?.kind);
       expect(await real.inspect(container)).toBeUndefined();

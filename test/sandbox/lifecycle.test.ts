@@ -9,7 +9,7 @@ import { bytesOf, command, file, pathOf, sandboxBench, textOf, type SandboxBench
 let bench: SandboxBench;
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 const layout = {

@@ -19,7 +19,7 @@ describe.runIf(fullRun && possible)(
       podman = await rootlessPodman();
       process.env['DOCKER_HOST'] = podman.address;
       bench = await sandboxBench();
-    }, 300_000);
+    });
     afterAll(async () => {
       await bench?.dispose();
       await podman?.close();

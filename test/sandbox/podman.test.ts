@@ -56,7 +56,7 @@ describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not install
         python('sleep', 'import time; time.sleep(60)', { timeoutS: 1 }),
       ],
     });
-  }, 180_000);
+  });
   afterAll(async () => {
     await bench?.dispose();
     await podman?.close();
@@ -162,7 +162,7 @@ describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not install
       const { id, container } = await heldAttempt(kernel.kernel, digest, kernel.home, turnsHeld);
       await kernel.kill();
       expect((await bench.engine.inspect(container))?.running).toBe(true);
-      const after = await sessionAt(await kernel.connect(), id, 'settled', settled, 90_000);
+      const after = await sessionAt(await kernel.connect(), id, 'settled', settled);
       expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true }, collection: { state: 'complete' } });
       expect(after.candidates).toHaveLength(1);
       expect(await bench.engine.inspect(container)).toBeUndefined();
@@ -170,7 +170,7 @@ describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not install
       await kernel.dispose();
       await repo.dispose();
     }
-  }, 180_000);
+  });
 
   it('leaves no volume of a container that it would not make', async () => {
     const spec = bench.spec({ image: { ...bench.image, digest: `sha256:${'0'.repeat(64)}` } });

@@ -12,7 +12,7 @@ type Body = Record<string, unknown> & { HostConfig: HostConfig; Env: string[] };
 let bench: SandboxBench;
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterAll(() => bench.dispose());
 
 interface Told {
@@ -140,7 +140,7 @@ describe('an engine that leaves out a limit', () => {
   it('[51] has no supervisor where it shares a process table: another container’s here, which loses nobody', async () => {
     const other = await bench.engine.create({
       Image: bench.image.digest,
-      Cmd: ['sleep', '60'],
+      Cmd: ['sleep', '600'],
       Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId },
       HostConfig: { NetworkMode: 'none' },
     });

@@ -3,7 +3,7 @@ import { nothingIsLeftOf } from '../fixtures/killed-run.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 import { leftOut } from '../fixtures/left-out.ts';
 
-beforeAll(() => ensureSandboxImage(), 120_000);
+beforeAll(() => ensureSandboxImage());
 
 test('a run ended by SIGKILL leaves no sandbox of its own service, no image, and no disk mounted', () =>
   nothingIsLeftOf('sandboxes', 'SIGKILL'));

@@ -16,7 +16,7 @@ import {
   turns,
   writeScript,
 } from '../fixtures/journey.ts';
-import { eventually, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
+import { eventually, patienceMs, startTestKernel, type TestKernel } from '../fixtures/kernel.ts';
 import { ensureSandboxImage } from '../fixtures/sandbox.ts';
 import { fullRun } from '../fixtures/left-out.ts';
 
@@ -36,7 +36,7 @@ beforeAll(async () => {
   // Its inspector, once it is woken, takes a port that is free then.
   kernel = await startTestKernel({ environment: { TMPDIR: temporary, NODE_OPTIONS: '--inspect-port=127.0.0.1:0' } });
   digest = await prepareContract(kernel.kernel, repo.contract);
-}, 120_000);
+});
 afterAll(async () => {
   await kernel.dispose();
   await repo.dispose();
@@ -49,11 +49,14 @@ async function liveMemory(pid: number): Promise<number> {
   let address = '';
   await eventually('the inspector says where it listens', async () => {
     const said = await readFile(path.join(kernel.home, 'kernel-output.log'), 'utf8').catch(() => '');
-    address = /Debugger listening on (ws:\S+)/.exec(said)?.[1] ?? '';
+    address = /Debugger listening on (ws:\S+)\n/.exec(said)?.[1] ?? '';
     return address !== '';
   });
   const socket = new WebSocket(address);
-  await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
+  await new Promise((resolve, reject) => {
+    socket.addEventListener('open', resolve, { once: true });
+    socket.addEventListener('error', () => reject(new Error(`no inspector at ${address}`)), { once: true });
+  });
   const ask = async (id: number, method: string, params: object = {}): Promise<unknown> => {
     const answered = new Promise<unknown>((resolve) => {
       socket.addEventListener('message', ({ data }) => {
@@ -79,9 +82,11 @@ interface Footprint {
   readonly memory: number;
 }
 
+const descriptorsOf = async (pid: number): Promise<number> => (await readdir(`/proc/${pid}/fd`)).length;
+
 async function footprint(pid: number): Promise<Footprint> {
   const memory = await liveMemory(pid);
-  return { descriptors: (await readdir(`/proc/${pid}/fd`)).length, memory };
+  return { descriptors: await descriptorsOf(pid), memory };
 }
 
 /** Files that were meant to live for a moment: beside the artefacts, and wherever `TMPDIR` is used. */
@@ -111,7 +116,10 @@ async function childrenOf(pid: number): Promise<readonly string[]> {
   return lists.flatMap((list) => list.split(' ').filter((child) => child !== ''));
 }
 
-/** Everything on this machine that is there for these attempts; all of it has to be empty. */
+/**
+ * Everything on this machine that is there for these attempts. All of it has to be empty soon: shims of an engine end a
+ * moment after it has said that their containers are gone.
+ */
 async function leftOf(owners: ReadonlySet<string>, containers: ReadonlySet<string>, homes: ReadonlySet<string>) {
   const listed = await engine.list(['escrow.product=escrow']);
   const volumes = await engine.volumes([]);
@@ -122,9 +130,11 @@ async function leftOf(owners: ReadonlySet<string>, containers: ReadonlySet<strin
     volumes: volumes.filter(({ labels }) => homes.has(labels['escrow.home'] ?? '')),
     processes: await processesOf(containers),
     temporaries: await temporaries(),
+    children: await childrenOf(kernel.pid),
   };
 }
-const nothing = { containers: [], volumes: [], processes: [], temporaries: [] };
+const soon = { timeout: patienceMs };
+const nothing = { containers: [], volumes: [], processes: [], temporaries: [], children: [] };
 
 const held = () => heldAttempt(kernel.kernel, digest, kernel.home, [[turns.view], turns.edit]);
 
@@ -169,11 +179,11 @@ describe('a Kernel', () => {
       );
       expect(containers.size).toBe(attempts);
       expect(homes.size).toBe(1);
-      expect(await leftOf(owners, containers, homes)).toEqual(nothing);
-      expect(await childrenOf(kernel.pid)).toEqual([]);
+      await expect.poll(() => leftOf(owners, containers, homes), soon).toEqual(nothing);
       if (early === undefined) throw new Error('never looked');
-      for (const { descriptors, memory } of later) {
-        expect(descriptors).toBeLessThanOrEqual(early.descriptors + 3);
+      // Some are open while something is asked of the engine; what leaks never comes down again.
+      await expect.poll(() => descriptorsOf(kernel.pid), soon).toBeLessThanOrEqual(early.descriptors + 3);
+      for (const { memory } of later) {
         // What is kept of each session on purpose is 14 KiB (measured over 200); twice that, and what comes and goes.
         expect(memory - early.memory).toBeLessThan(5 + attempts * 0.03);
       }
@@ -191,12 +201,11 @@ describe('a Kernel', () => {
         await kernel.kill();
         expect((await engine.inspect(container))?.running).toBe(true);
         kernel = await startTestKernel({ home: kernel.home, environment: { TMPDIR: temporary } });
-        const after = await sessionAt(kernel.kernel, session, 'settled', settled, 90_000);
+        const after = await sessionAt(kernel.kernel, session, 'settled', settled);
         expect(after.attempts[0]).toMatchObject({ settlement: { confirmed: true } });
         expect(await engine.inspect(container)).toBeUndefined();
       }
-      expect(await leftOf(owners, containers, homes)).toEqual(nothing);
-      expect(await childrenOf(kernel.pid)).toEqual([]);
+      await expect.poll(() => leftOf(owners, containers, homes), soon).toEqual(nothing);
     },
     kernelDeaths * 120_000,
   );

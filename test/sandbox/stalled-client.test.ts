@@ -14,7 +14,7 @@ describe.runIf(fullRun)(`a client that is attached and does not read for 30 s${l
   let bench: SandboxBench;
   beforeAll(async () => {
     bench = await sandboxBench();
-  }, 120_000);
+  });
   afterAll(() => bench.dispose());
 
   it('[29+] stops no deadline: what runs is ended on time, the Kernel gives up in time, the bytes are all there', async () => {

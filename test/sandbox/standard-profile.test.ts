@@ -9,7 +9,7 @@ let sandbox: Sandbox | undefined;
 
 beforeAll(async () => {
   bench = await sandboxBench();
-}, 120_000);
+});
 afterEach(async () => {
   sandbox?.detach();
   if (sandbox === undefined) return;

@@ -30,7 +30,7 @@ beforeAll(async () => {
   repo = await exampleRepo();
   before = await readFile(path.join(repo.root, file), 'utf8');
   kernel = await startTestKernel({ home: await makeHome() });
-}, 240_000);
+});
 afterAll(async () => {
   await kernel.dispose();
   await repo.dispose();
@@ -55,7 +55,7 @@ describe('a contract that lets one function change', () => {
       turns.finish,
     ]);
     const { session } = await startSession(kernel.kernel, digest, model);
-    const view = await sessionAt(kernel.kernel, session.id, 'verified', verified, 120_000);
+    const view = await sessionAt(kernel.kernel, session.id, 'verified', verified);
 
     const said = view.attempts[0]?.activity.filter(({ kind }) => kind === 'denied').map(({ text }) => text) ?? [];
     expect(said).toEqual([
@@ -95,7 +95,7 @@ describe('a contract that lets one function change', () => {
     const after = await readFile(path.join(repo.root, file), 'utf8');
     expect(after).toContain('moment.replace(tzinfo=timezone.utc)');
     expect(after).toContain('strftime("%Y-%m-%d")');
-  }, 180_000);
+  });
 
   it('bytes out of scope that come to a candidate all the same are not passed, whatever the checks say, and nobody can accept them', async () => {
     // Back to the base, so that nothing but the scope is against it.
@@ -120,7 +120,7 @@ describe('a contract that lets one function change', () => {
     const session = await handOver(home, first, contract, { path: file, bytes });
 
     kernel = await startTestKernel({ home });
-    const view = await sessionAt(kernel.kernel, session, 'verified', verified, 120_000);
+    const view = await sessionAt(kernel.kernel, session, 'verified', verified);
     const candidate = newest(view);
     const run = candidate.verifications[0];
     expect(run?.checks.filter(({ kind }) => kind === 'acceptance').map(({ verdict }) => verdict)).toEqual([
@@ -150,5 +150,5 @@ describe('a contract that lets one function change', () => {
       }),
     ).rejects.toMatchObject({ code: 'OutOfScope' });
     expect(await readFile(path.join(repo.root, file), 'utf8')).toBe(before);
-  }, 180_000);
+  });
 });

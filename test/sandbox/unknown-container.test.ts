@@ -12,7 +12,7 @@ beforeAll(async () => {
   const { home, homeId } = await knownHome();
   bench = await sandboxBench({ homeId });
   kernel = await startTestKernel({ home });
-}, 120_000);
+});
 afterAll(async () => {
   await kernel.dispose();
   await bench.dispose();
@@ -71,7 +71,7 @@ describe('a container that no record knows', () => {
     const id = await bench.engine.create({
       name,
       Image: bench.image.digest,
-      Cmd: ['sleep', '120'],
+      Cmd: ['sleep', '600'],
       Labels: { 'escrow.product': 'escrow', 'escrow.home': bench.homeId, 'escrow.purpose': 'attempt' },
       HostConfig: { NetworkMode: 'none' },
     });

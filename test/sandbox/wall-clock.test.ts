@@ -37,7 +37,7 @@ beforeAll(async () => {
     return { ...body, Cmd: [...words.slice(0, -1), clock, ...words.slice(-1)] };
   });
   bench = await sandboxBench({ engineHost: engine.address });
-}, 120_000);
+});
 afterAll(async () => {
   await bench.dispose();
   await engine.close();

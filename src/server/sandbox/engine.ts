@@ -15,6 +15,10 @@ import {
 import { EngineFault } from './engine-fault.ts';
 import { EngineImages } from './engine-images.ts';
 
+/** An engine ends a program's output before it writes down how the program ended; under load, moments before. */
+const execEndMs = 5_000;
+const execLookMs = 20;
+
 export type ContainerState = 'created' | 'running' | 'paused' | 'exited' | 'dead' | 'other';
 
 export interface InspectedContainer {
@@ -192,7 +196,10 @@ export class ContainerEngine {
     }));
   }
 
-  /** Runs a program in a running container as root and hands out its multiplexed output; the caller destroys it. */
+  /**
+   * Runs a program in a running container as root and hands out its multiplexed output; the caller destroys it. Its exit
+   * code is known a moment after its output is over: it is looked for until it is there, or five seconds long.
+   */
   async exec(
     id: string,
     argv: readonly string[],
@@ -210,7 +217,14 @@ export class ContainerEngine {
     );
     return {
       output,
-      exitCode: async () => (await settled('exec inspect', created.inspect(), requestMs)).ExitCode ?? null,
+      exitCode: async () => {
+        const deadline = performance.now() + execEndMs;
+        for (;;) {
+          const { Running: running, ExitCode: code } = await settled('exec inspect', created.inspect(), requestMs);
+          if (!running || performance.now() > deadline) return code ?? null;
+          await delay(execLookMs);
+        }
+      },
     };
   }
 

@@ -31,7 +31,7 @@ afterEach(async () => {
   await rm(outside, { recursive: true, force: true });
 });
 
-it('a backup is announced, made, verified and brought back; what was there is kept', { timeout: 60_000 }, async () => {
+it('a backup is announced, made, verified and brought back; what was there is kept', async () => {
   expect(await cli('kernel', 'verify')).toMatchObject({ code: 0, value: { whole: true, events, artefacts: 1 } });
   expect(await cli('kernel', 'backup')).toMatchObject({ code: 0, value: { folder: null, events, artefacts: 1 } });
   const folder = path.join(outside, 'b');
@@ -53,7 +53,7 @@ it('a backup is announced, made, verified and brought back; what was there is ke
   expect(missing.code).not.toBe(0);
 });
 
-it('damage is found by name, with what to do', { timeout: 60_000 }, async () => {
+it('damage is found by name, with what to do', async () => {
   const db = new Database(path.join(home, 'escrow.db'));
   db.exec("DROP TRIGGER event_is_kept_as_written; UPDATE event SET data = '{}' WHERE seq = 7");
   db.close();
@@ -62,20 +62,16 @@ it('damage is found by name, with what to do', { timeout: 60_000 }, async () => 
   expect(found.value).toMatchObject({ whole: false, broken: [{ reason: 'content does not match its hash' }] });
 });
 
-it(
-  'pruning shows first what would go and why the rest stays; it needs a name to do it',
-  { timeout: 60_000 },
-  async () => {
-    const preview = await cli('kernel', 'prune', '--older-than', '30');
-    expect(preview).toMatchObject({ code: 0, value: { applied: false, sessions: [], kept: { undecided: 3 } } });
-    expect((await cli('kernel', 'prune')).code).toBe(2);
-    expect((await cli('kernel', 'prune', '--older-than', '30', '--apply')).code).toBe(2);
-    const applied = await cli('kernel', 'prune', '--older-than', '30', '--apply', '--reviewer', 'ada');
-    expect(applied).toMatchObject({ code: 0, value: { applied: false, kept: { undecided: 3 } } });
-  },
-);
+it('pruning shows first what would go and why the rest stays; it needs a name to do it', async () => {
+  const preview = await cli('kernel', 'prune', '--older-than', '30');
+  expect(preview).toMatchObject({ code: 0, value: { applied: false, sessions: [], kept: { undecided: 3 } } });
+  expect((await cli('kernel', 'prune')).code).toBe(2);
+  expect((await cli('kernel', 'prune', '--older-than', '30', '--apply')).code).toBe(2);
+  const applied = await cli('kernel', 'prune', '--older-than', '30', '--apply', '--reviewer', 'ada');
+  expect(applied).toMatchObject({ code: 0, value: { applied: false, kept: { undecided: 3 } } });
+});
 
-it('a reconciliation needs a wait, a reason and a name', { timeout: 60_000 }, async () => {
+it('a reconciliation needs a wait, a reason and a name', async () => {
   expect((await cli('session', 'reconcile', 'last', '--reviewer', 'ada')).code).toBe(2);
   const none = await cli('session', 'reconcile', 'last', '--why', 'gone', '--reviewer', 'ada', '--yes');
   expect([none.code, errorCode(none)]).toEqual([4, 'WrongState']);

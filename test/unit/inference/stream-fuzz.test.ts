@@ -94,7 +94,6 @@ test.each(wires)(
       await close();
     }
   },
-  60_000,
 );
 
 test.each(['json-lines', 'events'] as const)(

@@ -54,7 +54,7 @@ const startOptions = {
 /** Each may spawn a process before it learns that another has the lock: on a small machine fifty take a while. */
 const starters = process.env['ESCROW_TEST_FULL'] === '1' ? 50 : 16;
 
-test(`${starters} clients that start at once end with one Kernel`, { timeout: 180_000 }, async () => {
+test(`${starters} clients that start at once end with one Kernel`, { timeout: 600_000 }, async () => {
   const home = await ownHome();
   const sockets = await Promise.all(
     Array.from({ length: starters }, () =>

@@ -8,6 +8,7 @@ import { ContainerEngine } from '../../../src/server/sandbox/engine.ts';
 import { endedByShortage, OomWatch, type OomEvidence } from '../../../src/server/sandbox/oom-watch.ts';
 import type { OomWord } from '../../../src/server/sandbox/port.ts';
 import { eventEngine, eventLine, tells } from '../../fixtures/bad-peers/engine-event-streams.ts';
+import { eventually } from '../../fixtures/kernel.ts';
 
 const quiet: OomEvidence = { inside: 0, host: null, events: null, eventsSinceLook: 0, flag: false, byItself: true };
 const heard = (ooms: number, more: object = {}) => ({ ooms, kills: 0, whole: true, ...more });
@@ -52,6 +53,7 @@ describe('a watch over one container', () => {
     const engine = await eventEngine([tells(...actions.map(line))]);
     const watch = new OomWatch(new ContainerEngine({ kind: 'socket', path: engine.socket }), id, null, true);
     try {
+      await eventually('the engine has told of it', () => watch.events !== null);
       steps(watch);
       return await watch.word(true);
     } finally {

@@ -23,11 +23,13 @@ async function program(name: string, body: string): Promise<void> {
 }
 
 /** Installs two sets of packages at once; what was said on stdout, and what apt-get was called with, in order. */
-async function installBoth(): Promise<{ readonly said: string; readonly calls: readonly string[] }> {
+async function installBoth(
+  pausesMs: readonly number[] = [],
+): Promise<{ readonly said: string; readonly calls: readonly string[] }> {
   const script = `
     import { ensureDebianPackages } from ${JSON.stringify(module)};
     const ui = { log: () => {}, confirm: async () => true };
-    const both = [['one'], ['two', 'three']].map((names) => ensureDebianPackages({ names, why: names[0] }, ui));
+    const both = [['one'], ['two', 'three']].map((names) => ensureDebianPackages({ names, why: names[0] }, ui, ${JSON.stringify(pausesMs)}));
     for (const { status, reason } of await Promise.allSettled(both)) console.log(status, reason?.message ?? '');`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
     env: {
@@ -73,4 +75,20 @@ it('one that fails is told, and the other still has its turn', async () => {
   expect(calls.at(-1)).toBe('end install three');
   const log = await readFile(path.join(folder, 'set-up.log'), 'utf8');
   expect(log).toMatch(/apt-get .*install -y --no-install-recommends one\nE: no package one\n→ 1\n/);
+});
+
+it('one that fails once is tried again, with lists of packages that are fetched anew', async () => {
+  await program(
+    'apt-get',
+    aptGet(`test "$verb" = update || test -e "${folder}/failed" || { touch "${folder}/failed"; exit 100; }`),
+  );
+  const { said, calls } = await installBoth([1]);
+  expect(said).toBe('fulfilled \nfulfilled \n');
+  expect(calls.filter((call) => call.startsWith('begin'))).toEqual([
+    'begin update update',
+    'begin install one',
+    'begin update update',
+    'begin install one',
+    'begin install three',
+  ]);
 });

@@ -219,7 +219,7 @@ const fresh = (): { model: Model; real: Real } => ({
   real: new SessionHistory(),
 });
 
-it('no sequence of commands, restarts and clocks breaks what must always hold', { timeout: 60_000 }, () => {
+it('no sequence of commands, restarts and clocks breaks what must always hold', () => {
   const commands = fc.commands([anyStep], { maxCommands: 80, size: 'max' });
   fc.assert(
     fc.property(commands, (steps) => {
@@ -229,7 +229,7 @@ it('no sequence of commands, restarts and clocks breaks what must always hold', 
   );
 });
 
-it('nor does one that follows the usual way with something thrown in between', { timeout: 60_000 }, () => {
+it('nor does one that follows the usual way with something thrown in between', () => {
   const between = fc.array(fc.tuple(fc.nat({ max: script.length }), anyStep), { maxLength: 8 });
   const reached = new Set<string>();
   fc.assert(

@@ -92,7 +92,7 @@ beforeAll(() => {
       if (after !== null) reach(how, after);
     }
   }
-}, 120_000);
+});
 
 function always(property: (world: World) => boolean): void {
   for (const [key, { world }] of worlds) {
@@ -101,7 +101,7 @@ function always(property: (world: World) => boolean): void {
 }
 
 // Nothing here waits: only a very slow machine needs so long.
-describe('every world that can come about', { timeout: 120_000 }, () => {
+describe('every world that can come about', () => {
   it('was walked', () => {
     // Printed, so that a walk that has shrunk is seen.
     process.stdout.write(`walk: ${worlds.size} worlds, ${steps} steps\n`);

@@ -115,7 +115,7 @@ describe('restoring', () => {
     await expect(restoreBackup(home, folder, Date.now)).rejects.toMatchObject({ code: 'NotFound' });
   });
 
-  test('killed at each move, the next start has the one state or the other, whole', { timeout: 60_000 }, async () => {
+  test('killed at each move, the next start has the one state or the other, whole', async () => {
     const { folder } = await made();
     const points = [
       'restore-intended',

@@ -9,9 +9,6 @@ import type { Store } from '../../../src/server/store/port.ts';
 import { canFailCalls, failCalls, noFailingCalls } from '../../fixtures/failing-calls.ts';
 import { prepareStore, seenOf, storeWrites } from '../../fixtures/store-writes.ts';
 
-/** The tracer starts anew for each call. */
-const patience = { timeout: 60_000 };
-
 let home: string;
 const stores: Store[] = [];
 const copies: string[] = [];
@@ -50,7 +47,7 @@ const refusedBy = (cause: string) => ({
 /** SQLite makes "damaged" of some failed reads; so does the check at a start. */
 const readFault = { code: 'StorageUnwritable', next: expect.stringContaining('disk') };
 
-describe.skipIf(!canFailCalls)(`a sync that the disk fails${noFailingCalls}`, patience, () => {
+describe.skipIf(!canFailCalls)(`a sync that the disk fails${noFailingCalls}`, () => {
   test.each(storeWrites)('of %s is a named fault at every place, and changes nothing', async (_, write) => {
     const store = open();
     await prepareStore(store);
@@ -126,7 +123,7 @@ describe.skipIf(!canFailCalls)(`a sync that the disk fails${noFailingCalls}`, pa
   });
 });
 
-describe.skipIf(!canFailCalls)(`a read that the disk fails${noFailingCalls}`, patience, () => {
+describe.skipIf(!canFailCalls)(`a read that the disk fails${noFailingCalls}`, () => {
   /** More than SQLite keeps in memory (16 MB), so that old pages have to be read again. */
   const crowd = (store: Store): void => {
     const events = Array.from({ length: 1000 }, () => ({ type: 'x', data: 'x'.repeat(3000) }));
