@@ -1,4 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { setFlagsFromString } from 'node:v8';
@@ -9,6 +12,8 @@ import { defaultSwitches } from '../../src/server/agent/defaults.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { Demux } from '../../src/server/sandbox/demux.ts';
 import type { Sandbox } from '../../src/server/sandbox/port.ts';
+import { openStore } from '../../src/server/store/open-store.ts';
+import type { ArtefactStore } from '../../src/server/store/port.ts';
 import { frozenContract } from '../fixtures/frozen-contract.ts';
 import { bytesOf, pathOf, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 import { median, ratio, time, timed, type Figure, type Suite } from './figures.ts';
@@ -241,7 +246,7 @@ async function timedAlone(work: () => Promise<void>): Promise<number> {
   return timed(work);
 }
 
-async function collections(bench: SandboxBench): Promise<readonly Figure[]> {
+async function collections(bench: SandboxBench, artefacts: ArtefactStore): Promise<readonly Figure[]> {
   const figures: Figure[] = [];
   for (const size of [1, 16, 60]) {
     const parts = Math.ceil(size / 15);
@@ -268,10 +273,15 @@ async function collections(bench: SandboxBench): Promise<readonly Figure[]> {
         if ((await buffer(output)).length < size * mebibyte) throw new Error('not all was read');
       });
       await sandbox.quiesce();
+      // Into the store, as a Kernel collects; what makes it durable comes after any way of reading.
+      const intake = artefacts.intake('session');
       const collected = await timedAlone(async () => {
-        const collection = await sandbox.collect();
-        if (collection.state !== 'complete') throw new Error(collection.reason ?? 'incomplete');
+        const { state, reason, files } = await sandbox.collect(intake);
+        if (state !== 'complete' || files.some((file) => intake.refusal(file.sha256) !== undefined)) {
+          throw new Error(reason ?? 'incomplete');
+        }
       });
+      intake.drop();
       const bare = await timedAlone(async () => {
         const all = received(source.stream, size * mebibyte);
         source.stream.write('\n');
@@ -311,19 +321,21 @@ async function collections(bench: SandboxBench): Promise<readonly Figure[]> {
   return figures;
 }
 
-async function settlements(bench: SandboxBench): Promise<readonly Figure[]> {
+async function settlements(bench: SandboxBench, artefacts: ArtefactStore): Promise<readonly Figure[]> {
   const ours: number[] = [];
   const bare: number[] = [];
   const file = { path: pathOf('src/a.py'), mode: 0o644, bytes: bytesOf('a = 1\n') };
   for (let n = -1; n < startSamples; n += 1) {
     const sandbox = await bench.provision({ files: [file], writable: [file.path] });
+    const intake = artefacts.intake('session');
     const settled = await timed(async () => {
       await sandbox.quiesce();
-      if ((await sandbox.collect()).state !== 'complete') throw new Error('incomplete');
+      if ((await sandbox.collect(intake)).state !== 'complete') throw new Error('incomplete');
       sandbox.detach();
       if ((await bench.service.kill(sandbox.engineId)).kind !== 'stopped') throw new Error('not stopped');
       if ((await bench.service.remove(sandbox.engineId)).kind !== 'absent') throw new Error('not absent');
     });
+    intake.drop();
     const id = await plain(bench, ['/opt/escrow/node', '-e', 'setInterval(() => {}, 1e6)']);
     await bench.engine.start(id);
     const killed = await timed(() => gone(bench, id));
@@ -375,6 +387,8 @@ export const sandboxSuite: Suite = {
   nodeFlags: [roomyHeap],
   async run(say) {
     const bench = await sandboxBench();
+    const home = await mkdtemp(join(tmpdir(), 'escrow-bench-'));
+    const store = openStore({ home, now: Date.now });
     try {
       const figures: Figure[] = [];
       say(`tool calls against a bare echo on the stream and the engine's exec, ${rows} rows of ${callsInARow} each`);
@@ -382,12 +396,14 @@ export const sandboxSuite: Suite = {
       say(`starts against a bare start of the same image, ${startSamples} pairs`);
       figures.push(...(await starts(bench)));
       say('collections of 1, 16 and 60 MiB against an exec for each file, one for all, and the bare stream');
-      figures.push(...(await collections(bench)));
+      figures.push(...(await collections(bench, store.artefacts)));
       say(`settlements against a bare kill, wait and remove, ${startSamples} pairs`);
-      figures.push(...(await settlements(bench)));
+      figures.push(...(await settlements(bench, store.artefacts)));
       figures.push(...(await supervisorMemory(bench)));
       return figures;
     } finally {
+      store.close();
+      await rm(home, { recursive: true, force: true });
       await bench.dispose();
     }
   },

@@ -41,7 +41,7 @@ const during = [
 const settling = [
   'before-quiesce',
   'before-collect',
-  'collected-in-memory',
+  'collected',
   'files-durable',
   'before-stop',
   'killed',

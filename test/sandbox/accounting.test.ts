@@ -1,6 +1,7 @@
 // What takes room without being a file of a command: the supervisor's own area, and what the kernel keeps for pipes.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { collect, collectByExec } from '../fixtures/collected.ts';
 import {
   bytesOf,
   file,
@@ -38,8 +39,8 @@ try { for (;;) written += fs.writeSync(file, block); } catch (error) { console.l
     // The last page of the log has room for a part of this.
     await expect(sandbox.deny('x'.repeat(4096), 'longer than a page')).rejects.toMatchObject({ code: 'channel' });
     // Not even that the work is over can be recorded: the supervisor hands out nothing, the reader without it does.
-    expect(await sandbox.collect()).toMatchObject({ state: 'none', audit: { agree: false } });
-    const collection = await bench.service.collectByExec(spec, sandbox.engineId, sandbox.witness);
+    expect(await collect(sandbox)).toMatchObject({ state: 'none', audit: { agree: false } });
+    const collection = await collectByExec(bench.service, spec, sandbox.engineId, sandbox.witness);
     expect(collection).toMatchObject({
       state: 'partial',
       reason: expect.stringContaining('audit-damaged'),
@@ -59,7 +60,7 @@ for (let n = 0; n < made; n += 1) fs.unlinkSync('/exchange/i' + n);`;
     const [code, made] = (await rootProgram(bench.engine, sandbox.engineId, program)).trim().split(' ');
     expect([code, Number(made) > 1000, Number(made) <= 1024]).toEqual(['ENOSPC', true, true]);
     await sandbox.write(path, bytesOf('new\n'), sha256('old\n'));
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
     sandbox.detach();
   });
 });
@@ -104,7 +105,7 @@ print(held)`;
     expect((peakMemory ?? 0) - before).toBeGreaterThan(held * 0.9);
     // They are gone with the processes that held them.
     expect((await sandbox.run('alive')).peakMemory).toBeLessThan(before + held / 2);
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true });
     sandbox.detach();
   });
 });
@@ -139,7 +140,7 @@ time.sleep(60)`;
       // There it is said where this machine came to the count before the engine removed it, and not otherwise.
       expect({ events, ended }).toEqual({ events: null, ended: (host ?? 0) > (inside ?? 0) });
     }
-    expect(await sandbox.collect()).toMatchObject({ state: 'none', files: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'none', files: [] });
     // What it had used until then is kept all the same.
     expect(bench.service.monitored(sandbox.engineId)?.peaks.samples).toBeGreaterThan(0);
     output.destroy();
@@ -149,7 +150,7 @@ time.sleep(60)`;
     const hog = python('hog', 'held = []\nwhile True: held.append(b"x" * (1 << 24))');
     const sandbox = await bench.provision({ ...files, commands: [hog] });
     expect((await sandbox.run('hog')).end).toEqual({ kind: 'oom' });
-    const { monitor } = await sandbox.collect();
+    const { monitor } = await collect(sandbox);
     sandbox.detach();
     const stop = await bench.service.kill(sandbox.engineId);
     // The supervisor and this machine read the same count of the kernel’s; the engine counts for itself.

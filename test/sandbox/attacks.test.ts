@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insidePaths } from '../../src/protocol/executor.ts';
 import type { Sandbox } from '../../src/server/sandbox/port.ts';
+import { collect } from '../fixtures/collected.ts';
 import { eventually } from '../fixtures/kernel.ts';
 import { file, pathOf, python, rootProgram, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
@@ -255,6 +256,6 @@ describe('in the sandbox', () => {
   });
   it('[6] [8] [9] [11] after all of this the bytes are collected whole', async () => {
     await sandbox.run('sockets-left');
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
   });
 });

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { channelBounds, executorProtocol } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
+import { collect, collectByExec } from '../fixtures/collected.ts';
 import { eventually } from '../fixtures/kernel.ts';
 import {
   bytesOf,
@@ -75,7 +76,7 @@ describe('many bytes asked for at once', () => {
       Promise.allSettled(Array.from({ length: 100 }, () => sandbox.read(path, 'agent'))),
     ]);
     expect(ran.end).toEqual({ kind: 'exit', code: 0 });
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', audit: { agree: true } });
     sandbox.detach();
   });
 
@@ -94,7 +95,7 @@ describe('attaching again', () => {
     sandbox.detach();
     const again = await bench.service.reattach(spec, sandbox.engineId, 2, nothing);
     await edited(again!, 'newer\n', 'new\n');
-    const collection = await again!.collect();
+    const collection = await collect(again!);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
     expect(textOf(collection.files[0]!.bytes)).toBe('newer\n');
     again!.detach();
@@ -107,7 +108,7 @@ describe('attaching again', () => {
     sandbox.detach();
     const later = await sandboxBench({ homeId: bench.homeId });
     const again = await later.service.reattach(spec, sandbox.engineId, 2, recorded);
-    const collection = await again!.collect();
+    const collection = await collect(again!);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
     expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
     again!.detach();
@@ -120,7 +121,7 @@ describe('attaching again', () => {
     sandbox.detach();
     const later = await sandboxBench({ homeId: bench.homeId });
     const again = await later.service.reattach(spec, sandbox.engineId, 2, recorded);
-    const collection = await again!.collect();
+    const collection = await collect(again!);
     expect(collection).toMatchObject({
       state: 'partial',
       reason: 'audit-beyond-record: 1',
@@ -138,7 +139,7 @@ describe('attaching again', () => {
     const later = await sandboxBench({ homeId: bench.homeId });
     const recorded = { entries, head: sha256('another log') };
     const again = await later.service.reattach(spec, sandbox.engineId, 2, recorded);
-    expect(await again!.collect()).toMatchObject({ state: 'partial', reason: 'audit-disagrees' });
+    expect(await collect(again!)).toMatchObject({ state: 'partial', reason: 'audit-disagrees' });
     again!.detach();
   });
 
@@ -149,7 +150,7 @@ describe('attaching again', () => {
       client.say({ e: 4, k: 'e'.repeat(32), t: 'hello' });
       expect(await client.until(({ t }) => t === 'refused')).toMatchObject({ reason: 'stale-epoch' });
     });
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', audit: { agree: true } });
     sandbox.detach();
   });
 
@@ -162,7 +163,7 @@ describe('attaching again', () => {
     expect(await sandbox.ended).toMatchObject({ kind: 'protocol', reason: 'another Kernel has taken over' });
     await expect(running).rejects.toMatchObject({ code: 'channel' });
     // The command of the Kernel that is gone was ended, and the record says so.
-    const collection = await again!.collect();
+    const collection = await collect(again!);
     expect(textOf(collection.auditLog!)).toContain('"end":{"kind":"cancelled"}');
     again!.detach();
   });
@@ -207,7 +208,7 @@ describe('frames', () => {
       text = next;
     });
     it('leave a collection that is complete', async () => {
-      const collection = await live.collect();
+      const collection = await collect(live);
       expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
       expect(textOf(collection.files[0]!.bytes)).toBe(text);
       live.detach();
@@ -221,7 +222,7 @@ describe('frames', () => {
       await client.until(({ t }) => t === 'refused');
       expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
     });
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', audit: { agree: true } });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', audit: { agree: true } });
     sandbox.detach();
   });
 
@@ -242,7 +243,7 @@ describe('frames', () => {
     const later = await sandboxBench({ homeId: bench.homeId });
     const again = await later.service.reattach({ ...spec, epoch: 3 }, sandbox.engineId, 3, recorded);
     // Nothing was written, so nothing lies behind the record that acted.
-    const collection = await again!.collect();
+    const collection = await collect(again!);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
     expect(textOf(collection.files[0]!.bytes)).toBe('old\n');
     again!.detach();
@@ -266,7 +267,7 @@ describe('frames', () => {
     });
     expect(textOf((await sandbox.read(path, 'agent')).bytes)).toBe('old\n');
     expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, audit: { agree: true } });
     expect(textOf(collection.auditLog!).match(/"op":"frame"/g)).toHaveLength(6);
     sandbox.detach();
@@ -311,7 +312,7 @@ describe('bytes', () => {
     // The answers of several that are asked for at once are those of each.
     const reads = await Promise.all(files.slice(0, -1).map((one) => sandbox.read(one.path, 'agent')));
     expect(reads.map(({ bytes }) => bytes.length)).toEqual(sizes.slice(0, -1));
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
     expect(collection.files.map(({ path: name }) => name)).toEqual(files.map((one) => one.path));
     expect(Buffer.compare(collection.files.at(-1)!.bytes, other)).toBe(0);
@@ -323,7 +324,7 @@ describe('bytes', () => {
     const sandbox = await bench.provision({ files: [{ path, mode: 0o644, bytes: old }], writable: [path] });
     await expect(sandbox.write(path, odd(50 * 1024 * 1024), sha256(old))).rejects.toMatchObject({ code: 'no-space' });
     expect((await sandbox.read(path, 'agent')).sha256).toBe(sha256(old));
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
     sandbox.detach();
   });
 });
@@ -343,7 +344,7 @@ describe('silence', () => {
     const again = await bench.service.reattach(spec, sandbox.engineId, 2, nothing);
     await expect(again!.run('true')).rejects.toMatchObject({ code: 'denied' });
     await expect(edited(again!, 'x', 'new\n')).rejects.toMatchObject({ code: 'denied' });
-    const collection = await again!.collect();
+    const collection = await collect(again!);
     expect(textOf(collection.files[0]!.bytes)).toBe('new\n');
     expect(textOf(collection.auditLog!)).toContain('"end":{"kind":"unknown","reason":"kernel-silent"}');
     again!.detach();
@@ -373,7 +374,7 @@ describe('silence', () => {
       expect((await read).bytes.length).toBe(big.length);
       expect((await running).end).toEqual({ kind: 'timeout', afterMs: 1000 });
     });
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete' });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete' });
     sandbox.detach();
   });
 
@@ -385,8 +386,8 @@ describe('silence', () => {
       `for (const p of fs.readdirSync('/proc')) if (/^\\d+$/.test(p) && p !== '1' && +p !== process.pid) process.kill(+p, 'SIGSTOP')`,
     );
     expect(await sandbox.ended).toMatchObject({ kind: 'silent' });
-    expect(await sandbox.collect()).toMatchObject({ state: 'none', via: 'none' });
-    const collection = await bench.service.collectByExec(spec, sandbox.engineId, nothing);
+    expect(await collect(sandbox)).toMatchObject({ state: 'none', via: 'none' });
+    const collection = await collectByExec(bench.service, spec, sandbox.engineId, nothing);
     // The audit agrees as far as it goes; that nobody writes any more was not seen.
     expect(collection).toMatchObject({
       state: 'partial',
@@ -410,7 +411,7 @@ describe('silence', () => {
     // Its start is on the wire once a later request has been answered.
     await sandbox.read(path, 'agent');
     sandbox.detach();
-    const collection = await bench.service.collectByExec(spec, sandbox.engineId, nothing);
+    const collection = await collectByExec(bench.service, spec, sandbox.engineId, nothing);
     // Quiet was seen. How the command ended was not: nobody was there to be told.
     expect(collection).toMatchObject({
       state: 'partial',
@@ -429,7 +430,7 @@ describe('silence', () => {
     const recorded = sandbox.witness;
     sandbox.detach();
     const later = await sandboxBench({ homeId: bench.homeId });
-    expect(await later.service.collectByExec(spec, sandbox.engineId, recorded)).toMatchObject({
+    expect(await collectByExec(later.service, spec, sandbox.engineId, recorded)).toMatchObject({
       state: 'complete',
       via: 'exec',
       equalsAudit: true,
@@ -461,7 +462,7 @@ for n in range(40): os.mkdir("d" * 200); os.chdir("d" * 200)`,
     const recorded = sandbox.witness;
     sandbox.detach();
     const later = await sandboxBench({ homeId: bench.homeId });
-    const collection = await later.service.collectByExec(spec, sandbox.engineId, recorded);
+    const collection = await collectByExec(later.service, spec, sandbox.engineId, recorded);
     expect(collection).toMatchObject({ state: 'complete', reason: null, violations: [], equalsAudit: true });
     expect(collection.files.map(({ bytes }) => textOf(bytes))).toEqual(['new\n']);
   });
@@ -473,8 +474,8 @@ for n in range(40): os.mkdir("d" * 200); os.chdir("d" * 200)`,
     await bench.engine.kill(sandbox.engineId);
     expect(await sandbox.ended).toEqual({ kind: 'stream-ended' });
     await expect(running).rejects.toMatchObject({ code: 'channel' });
-    expect(await sandbox.collect()).toMatchObject({ state: 'none', files: [], auditLog: null, equalsAudit: null });
-    expect(await bench.service.collectByExec(spec, sandbox.engineId, nothing)).toMatchObject({
+    expect(await collect(sandbox)).toMatchObject({ state: 'none', files: [], auditLog: null, equalsAudit: null });
+    expect(await collectByExec(bench.service, spec, sandbox.engineId, nothing)).toMatchObject({
       state: 'none',
       via: 'none',
     });
@@ -498,7 +499,7 @@ describe('an audit', () => {
       await sandbox.read(path, 'agent');
       await edited(sandbox, 'new\n', 'old\n');
       await asRoot(sandbox.engineId, code);
-      const collection = await sandbox.collect();
+      const collection = await collect(sandbox);
       expect(collection.state).toBe('partial');
       if (reason !== 'ENOENT') expect(collection.reason).toContain(reason);
       expect(collection.audit.agree).toBe(false);
@@ -513,7 +514,7 @@ describe('an audit', () => {
       sandbox.engineId,
       `fs.writeFileSync('/workspace/src/a.py','evil'); fs.writeFileSync('/workspace/test/a_test.py','weak'); fs.writeFileSync('/workspace/new','x'); fs.symlinkSync('/etc/passwd','/workspace/link')`,
     );
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     expect(collection.equalsAudit).toBe(false);
     expect(collection.violations.toSorted((a, b) => (a < b ? -1 : 1))).toEqual([
       'appeared: new',

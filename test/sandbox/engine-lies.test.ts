@@ -20,6 +20,7 @@ import {
   saysStoppedWithAProcess,
   stallsAtKill,
 } from '../fixtures/bad-peers/engine-that-lies.ts';
+import { collect, collectByExec } from '../fixtures/collected.ts';
 import { command, file, pathOf, python, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
@@ -192,7 +193,7 @@ describe.concurrent('[52] the fallback reader', () => {
         }
         return execEndsWith(code)(call);
       });
-      const collection = await own.service.collectByExec(spec, sandbox.engineId, { entries: 0, head: null });
+      const collection = await collectByExec(own.service, spec, sandbox.engineId, { entries: 0, head: null });
       expect(collection).toMatchObject({ state: 'none', reason: expect.stringContaining(words) });
     }),
   );
@@ -216,7 +217,7 @@ describe('[33+] an engine that is restarted in mid-command', () => {
       });
       await engine.comeBack();
       const again = await own.service.reattach(spec, sandbox.engineId, 2, sandbox.witness);
-      const collection = await again?.collect();
+      const collection = await collect(again!);
       // How the command ended was not witnessed: the bytes are there, and the record says what nobody vouches for.
       expect(collection).toMatchObject({
         state: 'partial',

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { executorProtocol, replayAudit, resync, ToExecutor } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { fits } from '../../src/protocol/shape.ts';
+import { collect } from '../fixtures/collected.ts';
 import { command, file, pathOf, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 import { supervisorClient } from '../fixtures/supervisor-client.ts';
 
@@ -110,7 +111,7 @@ describe('a supervisor', () => {
       4,
       sandbox.witness,
     );
-    const collection = await again?.collect();
+    const collection = await collect(again!);
     const log = textOf(collection?.auditLog ?? new Uint8Array());
     // The record replays to its head, and nothing but the one writable file may have come.
     const nonce = client.nonce;

@@ -23,6 +23,7 @@ import { followFile } from '../../src/server/sandbox/image-platform.ts';
 import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
 import { prepareImage } from '../../src/server/sandbox/image-preparation.ts';
 import { addEmpty, rootOwned } from '../../src/server/sandbox/tar-writing.ts';
+import { collect } from '../fixtures/collected.ts';
 import { command, executorPath, pathOf, sandboxBench, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
@@ -400,7 +401,7 @@ describe('[63] a base', () => {
     });
     expect((await sandbox.run('true')).end).toEqual({ kind: 'exit', code: 0 });
     expect((await sandbox.run('sh')).end).toMatchObject({ kind: 'spawn-failed' });
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete' });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete' });
     sandbox.detach();
   });
 

@@ -1,6 +1,7 @@
 // What code in a sandbox can reach: nothing of the machine, the engine, the supervisor or root's files.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CommandSpec, Sandbox } from '../../src/server/sandbox/port.ts';
+import { collect } from '../fixtures/collected.ts';
 import { command, file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
@@ -267,6 +268,6 @@ describe('a command', () => {
   });
   it('plants nothing that collection would follow', async () => {
     await sandbox.run('plant');
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
   });
 });

@@ -4,6 +4,7 @@ import { channelBounds, replayAudit } from '../../src/protocol/executor.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { readMonitor } from '../../src/server/sandbox/monitor.ts';
 import type { ProvisionFact, Sandbox } from '../../src/server/sandbox/port.ts';
+import { collect } from '../fixtures/collected.ts';
 import { bytesOf, command, file, pathOf, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
@@ -44,7 +45,7 @@ describe('a sandbox', () => {
     expect(listed).toMatchObject({ ours: true, state: 'running', owner: spec.owner, epoch: 1, purpose: 'attempt' });
 
     expect(await sandbox.quiesce()).toMatchObject({ empty: true });
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     const { records, whole } = readMonitor(collection.monitor?.bytes ?? new Uint8Array());
     expect([records.length >= 1, whole, records[0]?.kind]).toEqual([true, true, 'sample']);
     expect(collection.monitor?.peaks.memory).toBeGreaterThan(8 * 1024 * 1024);
@@ -121,7 +122,7 @@ describe('a sandbox', () => {
     it('records every request and its end, denials too, on both sides', async () => {
       await sandbox.deny('terminal: ls | sh', 'shell syntax');
       await sandbox.quiesce();
-      const collection = await sandbox.collect();
+      const collection = await collect(sandbox);
       expect(collection).toMatchObject({
         state: 'complete',
         equalsAudit: true,
@@ -167,7 +168,7 @@ describe('a sandbox', () => {
     await expect(sandbox.write(paths[4]!, fifteen, null)).rejects.toMatchObject({ code: 'no-space' });
     await expect(sandbox.write(big, fifteen, sha256('old'))).rejects.toMatchObject({ code: 'no-space' });
     expect(textOf((await sandbox.read(big, 'agent')).bytes)).toBe('old');
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], missing: ['fill-4.bin'] });
     expect(collection.files.reduce((sum, { bytes }) => sum + bytes.length, 0)).toBe(3 + 4 * fifteen.length);
   });
@@ -177,7 +178,7 @@ describe('a sandbox', () => {
     const sandbox = await bench.provision({ writable: [path] });
     const tooBig = new Uint8Array(channelBounds.fileBytes + 1);
     await expect(sandbox.write(path, tooBig, null)).rejects.toMatchObject({ code: 'too-large' });
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete' });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete' });
   });
 });
 

@@ -3,6 +3,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { CommandResult, CommandSpec, Sandbox } from '../../src/server/sandbox/port.ts';
+import { collect } from '../fixtures/collected.ts';
 import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 import { fullRun } from '../fixtures/left-out.ts';
 
@@ -195,7 +196,7 @@ async function shared(): Promise<void> {
 
 /** What must hold after every attack, once nothing more is tried. */
 async function settle(attacked: Sandbox): Promise<void> {
-  const collection = await attacked.collect();
+  const collection = await collect(attacked);
   expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
   expect(collection.files.map(({ bytes }) => textOf(bytes))).toEqual(['kept\n']);
   attacked.detach();

@@ -7,6 +7,7 @@ import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
 import { containerLabels } from '../../src/server/sandbox/labels.ts';
 import { bounded, createOptions } from '../../src/server/sandbox/profile.ts';
+import { collect } from '../fixtures/collected.ts';
 import { patienceMs } from '../fixtures/kernel.ts';
 import { file, pathOf, rootProgram, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 import { supervisorClient, type SupervisorClient } from '../fixtures/supervisor-client.ts';
@@ -252,7 +253,7 @@ describe('the executor', () => {
     await asRoot(sandbox.engineId, `fs.chownSync('/workspace/src/a.py', 0, 0)`);
     expect(textOf((await sandbox.read(path, 'agent')).bytes)).toBe('old\n');
     await asRoot(sandbox.engineId, `fs.writeFileSync('/workspace/src/a.py', 'evil\\n')`);
-    expect(await sandbox.collect()).toMatchObject({ equalsAudit: false });
+    expect(await collect(sandbox)).toMatchObject({ equalsAudit: false });
     sandbox.detach();
   });
   it('[39=] [43=] serves the file before it was swapped (control)', async () => {

@@ -12,6 +12,7 @@ import { launcherProgram } from '../../src/server/sandbox/inside-programs.ts';
 import { imageLayout } from '../../src/server/sandbox/labels.ts';
 import { removeImages } from '../../src/server/sandbox/opaque-steps.ts';
 import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
+import { collect, collectByExec } from '../fixtures/collected.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
 import { heldAttempt, prepareContract, sessionAt, settled, turns } from '../fixtures/journey.ts';
 import { startTestKernel } from '../fixtures/kernel.ts';
@@ -127,7 +128,7 @@ describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not install
   it('gives the bytes of a dead Kernel to the next one, quiet and with the audit compared', async () => {
     const { spec, other, recorded } = await abandoned();
     const { engineId } = await named(spec);
-    const collection = await other.service.collectByExec(spec, engineId, recorded);
+    const collection = await collectByExec(other.service, spec, engineId, recorded);
     expect(collection).toMatchObject({
       state: 'complete',
       via: 'exec',
@@ -143,7 +144,7 @@ describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not install
   it('has a command of a dead Kernel ended, and says that nobody saw how', async () => {
     const { spec, other, recorded } = await abandoned('fork-and-stay');
     const { engineId } = await named(spec);
-    const collection = await other.service.collectByExec(spec, engineId, recorded);
+    const collection = await collectByExec(other.service, spec, engineId, recorded);
     expect(collection).toMatchObject({
       state: 'partial',
       reason: expect.stringMatching(/^audit-beyond-record: [12]$/),
@@ -244,7 +245,7 @@ describe.skipIf(!installed)(`on Podman${unless(installed, 'Podman is not install
   });
 
   it('is collected, stopped and gone, its volumes too', async () => {
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
     expect(textOf(collection.files[0]?.bytes ?? new Uint8Array())).toBe('new\n');
     sandbox.detach();

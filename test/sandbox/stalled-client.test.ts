@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
+import { collect } from '../fixtures/collected.ts';
 import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 import { supervisorClient } from '../fixtures/supervisor-client.ts';
 import { fullRun, leftOut } from '../fixtures/left-out.ts';
@@ -39,7 +40,7 @@ describe.runIf(fullRun)(`a client that is attached and does not read for 30 s${l
     client.stream.resume();
     client.leave();
     const again = await bench.service.reattach(spec, sandbox.engineId, 2, sandbox.witness);
-    const collection = await again?.collect();
+    const collection = await collect(again!);
     expect(collection?.files.map(({ bytes }) => bytes.length)).toEqual([big.length]);
     expect(collection).toMatchObject({ equalsAudit: true, violations: [] });
     const ended = textOf(collection?.auditLog ?? new Uint8Array())

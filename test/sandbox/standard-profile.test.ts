@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
 import type { Sandbox } from '../../src/server/sandbox/port.ts';
+import { collect } from '../fixtures/collected.ts';
 import { bytesOf, file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
 let bench: SandboxBench;
@@ -91,7 +92,7 @@ except OSError as e: print("refused", made)`,
     expect(await said('exec')).toBe('ran');
     expect(await said('not-scratch')).toContain('Permission');
     await sandbox.quiesce();
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', violations: [], auditLog: expect.anything() });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', violations: [], auditLog: expect.anything() });
   });
 });
 
@@ -117,6 +118,6 @@ describe('what may be kept of a session', () => {
     // As it was placed, it is nothing that has to be kept again.
     await write(a, old, '123');
     await write(b, '1234567890', '1234567');
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
   });
 });

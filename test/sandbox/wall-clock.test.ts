@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sha256 } from '../../src/protocol/hash.ts';
 import { engineThatChanges, type ChangingEngine } from '../fixtures/bad-peers/engine-that-changes-requests.ts';
+import { collect } from '../fixtures/collected.ts';
 import {
   bytesOf,
   command,
@@ -61,7 +62,7 @@ describe('[51+] a wall clock that jumps', () => {
     expect(
       await rootProgram(bench.engine, sandbox.engineId, `console.log(fs.readFileSync('/exchange/clock', 'utf8'))`),
     ).toBe('true\n');
-    const collection = await sandbox.collect();
+    const collection = await collect(sandbox);
     expect(collection).toMatchObject({ state: 'complete', equalsAudit: true, violations: [], audit: { agree: true } });
     const times = textOf(collection.auditLog ?? new Uint8Array())
       .trim()

@@ -15,14 +15,13 @@ import {
   type ResourceSample,
 } from '../../protocol/executor-answers.ts';
 import { FrameReader } from '../../protocol/frame-reader.ts';
-import { unreachable } from '../../protocol/primitives.ts';
+import { unreachable, type FileEntry } from '../../protocol/primitives.ts';
 import { fits } from '../../protocol/shape.ts';
 import type { AuditChain } from './audit-chain.ts';
 import { Demux } from './demux.ts';
-import { Incoming } from './incoming.ts';
+import { Incoming, IncomingFile } from './incoming.ts';
 import { Outgoing } from './outgoing.ts';
-import { SandboxFault, type ChannelEnd, type CollectedFile } from './port.ts';
-import { Slab } from './slab.ts';
+import { SandboxFault, type ChannelEnd, type CollectionSink } from './port.ts';
 
 const noBytes = new Uint8Array();
 /** As many as a policy can make writable. */
@@ -43,8 +42,8 @@ export interface RequestOptions {
   /** What an open, place or write carries. */
   readonly payload?: Uint8Array | undefined;
   readonly deadlineMs?: number | undefined;
-  /** What the answer is likely to carry: memory for it is taken in one piece. Nothing depends on it. */
-  readonly expectedBytes?: number | undefined;
+  /** Where files go that come before the answer; without it none are taken. */
+  readonly into?: CollectionSink | undefined;
   readonly onId?: ((id: number) => void) | undefined;
   /** Called with the answer's arrival, before anything that came behind it is looked at; not for a refusal. */
   readonly onAnswer?: (() => void) | undefined;
@@ -56,7 +55,7 @@ export interface Answer<O extends ExecutorOp> {
   /** What the answer carried, its hash checked; empty where it carries nothing. */
   readonly bytes: Buffer;
   /** Files that came before it, hashed as they came; none but for `collect`. */
-  readonly files: readonly CollectedFile[];
+  readonly files: readonly FileEntry[];
 }
 
 /** An answer of the supervisor that is a refusal. */
@@ -77,11 +76,10 @@ interface Pending {
   readonly deadlineMs: number;
   /** When all of it was on its way, or something of its answer came last; undefined before. */
   waitsSince: number | undefined;
-  readonly files: CollectedFile[];
-  /** For what comes. */
-  readonly memory: Slab;
+  readonly files: FileEntry[];
+  readonly into: CollectionSink | undefined;
   /** What is coming: a file, or what the answer will speak of. */
-  incoming: Incoming | undefined;
+  incoming: Incoming | IncomingFile | undefined;
   /** What the answer will speak of, complete. */
   carried: Incoming | undefined;
   /** Announced in all. */
@@ -92,7 +90,7 @@ interface Pending {
 
 /** Whose bytes come next, and what is done when all of them have come. */
 interface Behind {
-  readonly incoming: Incoming;
+  readonly incoming: Incoming | IncomingFile;
   readonly whole: () => void;
 }
 
@@ -187,7 +185,7 @@ export class Channel {
   request<O extends ExecutorOp>(
     op: O,
     parameters: RequestParameters<O>,
-    { payload = noBytes, deadlineMs = answerMs, expectedBytes = 0, onId, onAnswer }: RequestOptions = {},
+    { payload = noBytes, deadlineMs = answerMs, into, onId, onAnswer }: RequestOptions = {},
   ): Promise<Answer<O>> {
     if (this.#end !== undefined) return Promise.reject(this.#gone());
     const id = this.#nextId;
@@ -215,7 +213,7 @@ export class Channel {
         deadlineMs,
         waitsSince: undefined,
         files: [],
-        memory: new Slab(expectedBytes),
+        into,
         incoming: undefined,
         carried: undefined,
         size: 0,
@@ -353,7 +351,7 @@ export class Channel {
           this.#fault('more bytes than were announced');
         } else {
           // Its bytes come behind it: until then it is nobody's answer.
-          const incoming = new Incoming(frame.p, null);
+          const incoming = new Incoming(frame.p);
           pending.carried = incoming;
           this.#behind = { incoming, whole: () => this.#done(pending, frame) };
         }
@@ -373,13 +371,12 @@ export class Channel {
   #announced(frame: Extract<FromExecutor, { t: 'part' }>): void {
     const pending = this.#pending.get(frame.id);
     const { size, file, p = 0 } = frame;
-    const collects = pending?.request.t === 'collect';
     // One thing after the other: files where files were asked for, then what the answer speaks of; nothing after it.
     if (
       pending === undefined ||
       pending.incoming !== undefined ||
       pending.carried !== undefined ||
-      (file !== null && (!collects || pending.files.length >= collectedFiles)) ||
+      (file !== null && (pending.into === undefined || pending.files.length >= collectedFiles)) ||
       pending.size + size > mostCarried(pending) ||
       p > size
     ) {
@@ -389,7 +386,10 @@ export class Channel {
     pending.waitsSince = performance.now();
     pending.size += size;
     pending.seq = 0;
-    pending.incoming = new Incoming(size, file, pending.memory.take(size));
+    pending.incoming =
+      file === null || pending.into === undefined
+        ? new Incoming(size)
+        : new IncomingFile(file, size, pending.into.file(size));
     this.#expect(pending, pending.incoming, p);
   }
 
@@ -405,12 +405,12 @@ export class Channel {
     this.#expect(pending, incoming, frame.p);
   }
 
-  #expect(pending: Pending, incoming: Incoming, bytes: number): void {
+  #expect(pending: Pending, incoming: Incoming | IncomingFile, bytes: number): void {
     const whole = (): void => {
       if (incoming.missing > 0) return;
       pending.incoming = undefined;
-      if (incoming.file === null) pending.carried = incoming;
-      else pending.files.push({ ...incoming.file, ...incoming.whole() });
+      if (incoming instanceof IncomingFile) pending.files.push(incoming.whole());
+      else pending.carried = incoming;
     };
     if (bytes === 0) whole();
     else this.#behind = { incoming, whole };
@@ -420,7 +420,7 @@ export class Channel {
   #done(pending: Pending, frame: Extract<FromExecutor, { t: 'done' }>): void {
     const { request, carried, incoming, files } = pending;
     const { result } = frame;
-    const { bytes, sha256 } = (carried ?? new Incoming(0, null)).whole();
+    const { bytes, sha256 } = (carried ?? new Incoming(0)).whole();
     const asAnnounced =
       'size' in result ? result['size'] === bytes.length && result['sha256'] === sha256 : bytes.length === 0;
     if (

@@ -10,7 +10,7 @@ import type { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import type { ChainSnapshot } from './audit-chain.ts';
-import type { CollectedFile, Collection, PlacedFile } from './port.ts';
+import type { Collection, PlacedFile } from './port.ts';
 
 /** What could be read out, whatever the way. Null: it could not be read. */
 export interface Gathered {
@@ -20,7 +20,7 @@ export interface Gathered {
   readonly quiet: boolean;
   readonly report: WorkspaceReport | null;
   /** Each with the hash of its bytes, computed by the Kernel as they came. */
-  readonly files: readonly CollectedFile[];
+  readonly files: readonly FileEntry[];
   readonly auditLog: Uint8Array | null;
   readonly executorHead: Sha256 | null;
 }

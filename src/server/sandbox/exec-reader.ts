@@ -4,12 +4,12 @@ import * as z from 'zod';
 import { channelBounds, insidePaths, type Policy } from '../../protocol/executor.ts';
 import { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import { FrameReader } from '../../protocol/frame-reader.ts';
-import { RelPath, Sha256 } from '../../protocol/primitives.ts';
+import { RelPath, Sha256, type FileEntry } from '../../protocol/primitives.ts';
 import type { Gathered } from './collection.ts';
 import { Demux } from './demux.ts';
 import type { ContainerEngine } from './engine.ts';
-import { Incoming } from './incoming.ts';
-import type { CollectedFile } from './port.ts';
+import { Incoming, IncomingFile } from './incoming.ts';
+import type { CollectionSink } from './port.ts';
 
 /** The whole workspace at 20 MB/s, and a start of Node on a machine under load. */
 const readMs = 60_000;
@@ -46,19 +46,21 @@ type Line = z.infer<typeof Line>;
 
 /**
  * Reads a sandbox without a channel: starts the image's own reader by the engine's exec, as root, with fixed arguments.
- * Bounded in time and bytes; what came before a fault is kept. Never throws.
+ * Bounded in time and bytes; what came before a fault is kept. The files' bytes go into `into`. Never throws.
  */
 export async function readByExec(
   engine: ContainerEngine,
   engineId: string,
   paths: Pick<Policy, 'writable' | 'scratch'>,
+  into: CollectionSink,
 ): Promise<Gathered> {
   const until = performance.now() + readersMs;
   for (let left = readers - 1; ; left -= 1) {
-    const { gathered, exitCode, spoke } = await readOnce(engine, engineId, paths);
+    const { gathered, exitCode, spoke } = await readOnce(engine, engineId, paths, into);
     // One that was ended while it came up says nothing; what the engine says in its place differs.
     const settled = spoke && exitCode !== killed;
     if (settled || left === 0 || performance.now() > until) return gathered;
+    into.startOver();
     await delay(betweenReadersMs);
   }
 }
@@ -70,6 +72,7 @@ async function readOnce(
   engine: ContainerEngine,
   engineId: string,
   { writable, scratch }: Pick<Policy, 'writable' | 'scratch'>,
+  into: CollectionSink,
 ): Promise<{ readonly gathered: Gathered; readonly exitCode: number | null; readonly spoke: boolean }> {
   const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
     via: 'exec',
@@ -80,7 +83,7 @@ async function readOnce(
     auditLog: null,
     executorHead: null,
   };
-  const reading = new Reading(writable, gathered);
+  const reading = new Reading(writable, gathered, into);
   let code: number | null = null;
   try {
     const { output, exitCode } = await engine.exec(engineId, [
@@ -127,17 +130,28 @@ class Reading {
   ended = false;
   /** A first frame has come. */
   spoke = false;
-  readonly #writable: ReadonlySet<string>;
+  /** Files that were asked for and have not come. */
+  readonly #wanted: Set<string>;
   readonly #gathered: { -readonly [K in keyof Gathered]: Gathered[K] };
-  readonly #files: CollectedFile[] = [];
-  #incoming: { readonly of: 'report' | 'audit' | 'file'; readonly bytes: Incoming } | undefined;
+  readonly #files: FileEntry[] = [];
+  readonly #into: CollectionSink;
+  #incoming: { readonly of: 'report' | 'audit'; readonly bytes: Incoming } | IncomingFile | undefined;
   #announced = 0;
   #fault: Error | undefined;
 
-  constructor(writable: readonly RelPath[], gathered: { -readonly [K in keyof Gathered]: Gathered[K] }) {
-    this.#writable = new Set<string>(writable);
+  constructor(
+    writable: readonly RelPath[],
+    gathered: { -readonly [K in keyof Gathered]: Gathered[K] },
+    into: CollectionSink,
+  ) {
+    this.#wanted = new Set<string>(writable);
     this.#gathered = gathered;
+    this.#into = into;
     gathered.files = this.#files;
+  }
+
+  get #bytes(): Incoming | IncomingFile | undefined {
+    return this.#incoming instanceof IncomingFile ? this.#incoming : this.#incoming?.bytes;
   }
 
   readonly sink = {
@@ -153,8 +167,8 @@ class Reading {
       }
     },
     payload: (bytes: Buffer): void => {
-      this.#incoming?.bytes.add(bytes);
-      if (this.#incoming?.bytes.missing === 0) this.#whole();
+      this.#bytes?.add(bytes);
+      if (this.#bytes?.missing === 0) this.#whole();
     },
     tooLong: (): void => {
       this.#fault ??= new Error('a line that is too long');
@@ -168,32 +182,42 @@ class Reading {
 
   #take(line: Line): number {
     if ('p' in line) {
-      if (line.p > (this.#incoming?.bytes.missing ?? 0)) throw new Error('more bytes than were announced');
+      if (line.p > (this.#bytes?.missing ?? 0)) throw new Error('more bytes than were announced');
       return line.p;
     }
     if ('sha256' in line) this.#file(line.sha256);
     else if ('missing' in line) this.#incoming = undefined;
     else if ('quiet' in line) this.#gathered.quiet = line.quiet;
     else if (this.#incoming !== undefined) throw new Error('fewer bytes than were announced');
-    else if ('file' in line) this.#expect('file', line.file.size, line.file);
-    else if ('report' in line) this.#expect('report', line.size, null);
-    else if ('audit' in line) this.#expect('audit', line.size, null);
+    else if ('file' in line) this.#begin(line.file);
+    else if ('report' in line) this.#expect('report', line.size);
+    else if ('audit' in line) this.#expect('audit', line.size);
     else this.ended = true;
     return 0;
   }
 
-  #expect(of: 'report' | 'audit' | 'file', bytes: number, file: Incoming['file']): void {
+  #announce(bytes: number): void {
     this.#announced += bytes;
     // More than all that a sandbox can hold: somebody lies.
     if (this.#announced > channelBounds.collectionBytes) throw new Error('more bytes than a sandbox holds');
-    this.#incoming = { of, bytes: new Incoming(bytes, file) };
+  }
+
+  #begin({ path, mode, size }: Extract<Line, { file: unknown }>['file']): void {
+    this.#announce(size);
+    if (!this.#wanted.delete(path)) throw new Error(`${path} was not asked for, or came before`);
+    this.#incoming = new IncomingFile({ path, mode }, size, this.#into.file(size));
+  }
+
+  #expect(of: 'report' | 'audit', bytes: number): void {
+    this.#announce(bytes);
+    this.#incoming = { of, bytes: new Incoming(bytes) };
     if (bytes === 0) this.#whole();
   }
 
   /** A report or an audit is over with its last byte, a file with its hash. */
   #whole(): void {
     const incoming = this.#incoming;
-    if (incoming === undefined || incoming.of === 'file') return;
+    if (incoming === undefined || incoming instanceof IncomingFile) return;
     this.#incoming = undefined;
     const { bytes } = incoming.bytes.whole();
     if (incoming.of === 'audit') this.#gathered.auditLog = bytes;
@@ -209,11 +233,10 @@ class Reading {
   #file(said: Sha256): void {
     const incoming = this.#incoming;
     this.#incoming = undefined;
-    if (incoming?.of !== 'file' || incoming.bytes.file === null) throw new Error('a hash of no file');
-    const { bytes, sha256 } = incoming.bytes.whole();
-    const { path, mode } = incoming.bytes.file;
-    if (sha256 !== said) throw new Error(`${path} arrived damaged`);
-    if (this.#writable.has(path)) this.#files.push({ path, mode, bytes, sha256 });
+    if (!(incoming instanceof IncomingFile)) throw new Error('a hash of no file');
+    const file = incoming.whole();
+    if (file.sha256 !== said) throw new Error(`${file.path} arrived damaged`);
+    this.#files.push(file);
   }
 }
 

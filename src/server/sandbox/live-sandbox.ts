@@ -10,8 +10,8 @@ import {
   SandboxFault,
   type AuditPoint,
   type ChannelEnd,
-  type CollectedFile,
   type Collection,
+  type CollectionSink,
   type CommandResult,
   type FileRead,
   type MonitorRecording,
@@ -48,9 +48,7 @@ export class LiveSandbox implements Sandbox {
   readonly #readable: ReadonlySet<string>;
   readonly #writable: ReadonlySet<string>;
   readonly #known: ReadonlySet<string>;
-  /** Of the writable files, as they were placed or written last. */
-  readonly #sizes: Map<RelPath, number>;
-  /** Of those that differ from what was placed. */
+  /** Bytes of the writable files that differ from what was placed. */
   readonly #changed = new Map<RelPath, number>();
   #quiet: boolean | undefined;
   /** Commands take turns: the supervisor runs one at a time. */
@@ -65,8 +63,6 @@ export class LiveSandbox implements Sandbox {
     this.limits = parts.limits;
     this.ended = parts.channel.ended;
     this.#writable = new Set<string>(parts.policy.writable);
-    const writable = parts.baseline.filter(({ path }) => this.#writable.has(path));
-    this.#sizes = new Map(writable.map(({ path, size }) => [path, size]));
     this.#readable = new Set<string>([...parts.policy.readable, ...parts.policy.writable]);
     this.#known = new Set<string>([...this.#readable, ...parts.baseline.map(({ path }) => path)]);
   }
@@ -98,7 +94,6 @@ export class LiveSandbox implements Sandbox {
     const { result } = await this.#ask('write', parameters, { payload: bytes }, signal);
     if (result.sha256 !== parameters.sha256)
       throw new SandboxFault('channel', 'other bytes were written than were sent');
-    this.#sizes.set(path, bytes.length);
     if (grown === 0) this.#changed.delete(path);
     else this.#changed.set(path, grown);
     return { sha256: result.sha256 };
@@ -139,8 +134,7 @@ export class LiveSandbox implements Sandbox {
     return reportIn(bytes).files;
   }
 
-  /** Never throws: what could not be read is said in the result. */
-  async collect(): Promise<Collection> {
+  async collect(into: CollectionSink): Promise<Collection> {
     const gathered: { -readonly [K in keyof Gathered]: Gathered[K] } = {
       via: 'channel',
       fault: null,
@@ -156,7 +150,7 @@ export class LiveSandbox implements Sandbox {
     try {
       if (this.#quiet === undefined) await this.quiesce();
       gathered.quiet = this.#quiet === true;
-      const collected = await this.#ask('collect', {}, { expectedBytes: this.#expectedBytes() });
+      const collected = await this.#ask('collect', {}, { into });
       gathered.report = reportIn(collected.bytes);
       gathered.files = this.#declared(collected.files);
       const onAnswer = (): void => {
@@ -234,15 +228,9 @@ export class LiveSandbox implements Sandbox {
     );
   }
 
-  #expectedBytes(): number {
-    let sum = 0;
-    for (const size of this.#sizes.values()) sum += size;
-    return Math.min(sum, channelBounds.collectionBytes);
-  }
-
   /** In the order of the policy. What it does not name was not asked for. Throws SandboxFault `channel`. */
-  #declared(files: readonly CollectedFile[]): readonly CollectedFile[] {
-    const found = new Map<string, CollectedFile>(files.map((file) => [file.path, file]));
+  #declared(files: readonly FileEntry[]): readonly FileEntry[] {
+    const found = new Map<string, FileEntry>(files.map((file) => [file.path, file]));
     const wanted = this.#parts.policy.writable.map((path) => found.get(path)).filter((file) => file !== undefined);
     if (wanted.length !== files.length) throw new SandboxFault('channel', 'other files were sent than were asked for');
     return wanted;

@@ -1,5 +1,5 @@
 import type { CommandEnd, FrozenDependencies, ProfileName } from '../../protocol/contract.ts';
-import type { FileEntry, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
+import type { ArtefactRef, FileEntry, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
 import type { Health, LimitReceipt, MemoryReading } from '../../protocol/views.ts';
 import type { UsePeaks } from './monitor.ts';
 
@@ -30,9 +30,20 @@ export interface PlacedFile {
   readonly bytes: Uint8Array;
 }
 
-/** A file as it was read out, with the hash of exactly these bytes. */
-export interface CollectedFile extends PlacedFile {
-  readonly sha256: Sha256;
+/** Where the bytes of one file go as they are read out. */
+export interface FileSink {
+  /** The next bytes; they are valid during the call only. Never more than were announced. */
+  add(bytes: Uint8Array): void;
+  /** Once, when all of them have come: the hash of exactly these bytes. */
+  whole(): ArtefactRef;
+}
+
+/** Where a collection's bytes go: no more than a piece of them is in memory at any time. Nothing of it fails. */
+export interface CollectionSink {
+  /** Begins a file of so many bytes; one before it that was not ended is given up. */
+  file(size: number): FileSink;
+  /** What has come is read once more from its start: nothing of it counts. */
+  startOver(): void;
 }
 
 /** A command that may run: exactly this argv, nothing else. */
@@ -99,8 +110,8 @@ export interface QuiesceObservation {
 export interface Collection {
   readonly state: 'complete' | 'partial' | 'none';
   readonly reason: string | null;
-  /** Bytes of each writable file as found; absent ones are not listed. */
-  readonly files: readonly PlacedFile[];
+  /** Each writable file as found, by the hash of the bytes that came; absent ones are not listed. */
+  readonly files: readonly FileEntry[];
   readonly missing: readonly RelPath[];
   /** Hash of every workspace file as the executor saw it at collection (protected and readable ones too). */
   readonly manifest: readonly FileEntry[];
@@ -130,7 +141,7 @@ export interface MonitorRecording {
 
 /** What could be read of a container that no record describes: the files that its log says were written. */
 export interface Salvage {
-  readonly files: readonly CollectedFile[];
+  readonly files: readonly FileEntry[];
   readonly auditLog: Uint8Array | null;
   /** Why it may not be all; null where it is. */
   readonly fault: string | null;
@@ -196,7 +207,8 @@ export interface Sandbox {
   deny(request: string, reason: string): Promise<void>;
   /** Refuses further work inside, ends every process of the worker uid. */
   quiesce(): Promise<QuiesceObservation>;
-  collect(): Promise<Collection>;
+  /** Reads out every writable file, whose bytes go into `into` as they come. Never throws: what could not be read is said in the result. */
+  collect(into: CollectionSink): Promise<Collection>;
   /** Hashes of all workspace files now. */
   manifest(): Promise<readonly FileEntry[]>;
   /** Destroys the attachment (needed before a kill); the container goes on. */
@@ -282,11 +294,11 @@ export interface SandboxService {
   /** Attaches again to a container of an earlier epoch for collection; `recorded` is what that Kernel had made durable of its chain. Null when it is not running. Throws SandboxFault. */
   reattach(spec: SandboxSpec, engineId: string, epoch: number, recorded: AuditPoint): Promise<Sandbox | null>;
   /** Fallback when the supervisor is silent: a fixed, bounded reader by exec. */
-  collectByExec(spec: SandboxSpec, engineId: string, recorded: AuditPoint): Promise<Collection>;
+  collectByExec(spec: SandboxSpec, engineId: string, recorded: AuditPoint, into: CollectionSink): Promise<Collection>;
   /** What is recorded so far of the resources that a container used, as in a collection; null where nothing is. */
   monitored(engineId: string): MonitorRecording | null;
   /** Reads out what is ours and that nothing is recorded of. Never throws. */
-  salvage(engineId: string): Promise<Salvage>;
+  salvage(engineId: string, into: CollectionSink): Promise<Salvage>;
   /** Kills and confirms by inspection. Never throws. Refuses what does not carry our labels and identity. */
   kill(engineIdOrName: string): Promise<StopObservation>;
   /** Removes and reads the absence back. Never throws. Refuses what is not ours. */

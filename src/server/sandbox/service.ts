@@ -257,7 +257,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
       }
     },
 
-    async collectByExec(spec, engineId, recorded): Promise<Collection> {
+    async collectByExec(spec, engineId, recorded, into): Promise<Collection> {
       const nothing = {
         via: 'none',
         quiet: false,
@@ -275,7 +275,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
         else if (!isOurs(found.labels, options.homeId)) gathered = { ...nothing, fault: 'not ours' };
         else {
           nonce = nonceOf(found);
-          gathered = await readByExec(engine(), found.id, policy);
+          gathered = await readByExec(engine(), found.id, policy, into);
         }
       } catch (error) {
         gathered = { ...nothing, fault: `engine: ${error instanceof Error ? error.message : String(error)}` };
@@ -297,13 +297,13 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
 
     monitored: (engineId) => watches.recording(engineId),
 
-    async salvage(engineId) {
+    async salvage(engineId, into) {
       const nothing = (fault: string) => ({ files: [], auditLog: null, fault });
       try {
         const found = await engine().inspect(engineId);
         if (found === undefined) return nothing('the container is gone');
         if (!isOurs(found.labels, options.homeId)) return nothing('not ours');
-        return await salvageByExec(engine(), found.id, nonceOf(found));
+        return await salvageByExec(engine(), found.id, nonceOf(found), into);
       } catch (error) {
         return nothing(error instanceof Error ? error.message : String(error));
       }

@@ -5,7 +5,7 @@ import type { AgentFact } from '../agent/port.ts';
 import { contractStream } from '../contract/contract-book.ts';
 import type { Logger } from '../log.ts';
 import type { Collection, MonitorRecording } from '../sandbox/port.ts';
-import type { ArtefactStore } from '../store/port.ts';
+import type { ArtefactStore, Intake } from '../store/port.ts';
 import type { CollectionRecord } from './events.ts';
 import type { AttemptCommand } from './commands.ts';
 import type { Sessions } from './sessions.ts';
@@ -17,6 +17,12 @@ export interface AttemptRecordDeps {
   readonly log: Logger;
   /** Crash points of the harness: called by name around effects. */
   readonly at: (point: string) => void;
+}
+
+/** What was read out of a sandbox, and its bytes on their way into the store. */
+export interface Collected {
+  readonly collection: Collection;
+  readonly intake: Intake;
 }
 
 type Unaddressed<T> = T extends AttemptCommand ? Omit<T, 'attempt'> : never;
@@ -81,16 +87,18 @@ export class AttemptRecord {
     }
   }
 
-  /** Makes collected bytes durable before anything ends the container. Throws EscrowError StorageFull, StorageUnwritable. */
-  async collection(collection: Collection): Promise<CollectionRecord> {
-    const bytes = collection.files.map((file) => file.bytes);
-    // What is as it was in the snapshot is kept by the contract.
-    const contract = contractStream(this.whole.contractDigest);
-    const refs = await this.#deps.artefacts.putAll(bytes, this.session, contract);
-    const files = collection.files.flatMap(({ path, mode }, n) => {
-      const ref = refs[n];
-      return ref === undefined ? [] : [{ path, mode, ref }];
-    });
+  /** A way in for what is collected. What is as it was in the snapshot is kept by the contract. */
+  intake(): Intake {
+    return this.#deps.artefacts.intake(this.session, contractStream(this.whole.contractDigest));
+  }
+
+  /**
+   * Makes collected bytes durable before anything ends the container; ends their intake. Throws EscrowError StorageFull,
+   * StorageUnwritable.
+   */
+  async collection({ collection, intake }: Collected): Promise<CollectionRecord> {
+    await intake.commit(collection.files.map((file) => file.sha256));
+    const files = collection.files.map(({ path, mode, size, sha256 }) => ({ path, mode, ref: { sha256, size } }));
     this.#deps.at('files-durable');
     const auditLog = collection.auditLog === null ? null : await this.#keep(collection.auditLog);
     const monitor = await this.#monitor(collection.monitor ?? null);

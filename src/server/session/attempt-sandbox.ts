@@ -14,8 +14,9 @@ import type {
   SandboxSpec,
   StopObservation,
 } from '../sandbox/port.ts';
+import type { Intake } from '../store/port.ts';
 import { within } from '../within.ts';
-import type { AttemptRecord } from './attempt-record.ts';
+import type { AttemptRecord, Collected } from './attempt-record.ts';
 import {
   engineStateOf,
   recordedStateOf,
@@ -157,31 +158,37 @@ export class AttemptSandbox {
     );
   }
 
-  /** Undefined where there is no channel, or nothing came through it. */
-  async collectByChannel(): Promise<Collection | undefined> {
+  /** Undefined where there is no channel, or nothing came through it. Else the caller ends the intake. */
+  async collectByChannel(): Promise<Collected | undefined> {
     const channel = this.#channel;
     if (channel === undefined) return undefined;
-    const seen = await within(
-      bounds.collect,
-      channel.collect().catch(() => undefined),
-    );
-    return seen?.state === 'none' ? undefined : seen;
+    return this.#into((intake) => within(bounds.collect, channel.collect(intake)));
   }
 
   /** Gives the channel up for the fixed reader in the image. Undefined where that brought nothing either. */
-  async collectByExec(): Promise<Collection | undefined> {
+  async collectByExec(): Promise<Collected | undefined> {
     this.detach();
     const { container, witness } = this.#record.state;
     const engineId = container?.engineId ?? null;
     if (engineId === null) return undefined;
+    return this.#into(async (intake) =>
+      this.#deps.sandbox.collectByExec(await this.#spec(), engineId, witness, intake),
+    );
+  }
+
+  /** Where nothing came, nothing of it is left in the store. */
+  async #into(collect: (intake: Intake) => Promise<Collection | undefined>): Promise<Collected | undefined> {
+    const intake = this.#record.intake();
+    let collection: Collection | undefined;
     try {
-      const seen = await this.#deps.sandbox.collectByExec(await this.#spec(), engineId, witness);
-      return seen.state === 'none' ? undefined : seen;
+      collection = await collect(intake);
     } catch (error) {
       const { attempt } = this.#record;
-      this.#deps.log('warn', 'fallback collection failed', { attempt, error: messageOf(error) });
-      return undefined;
+      this.#deps.log('warn', 'a collection failed', { attempt, error: messageOf(error) });
     }
+    if (collection !== undefined && collection.state !== 'none') return { collection, intake };
+    intake.drop();
+    return undefined;
   }
 
   /** What was recorded of the container's use while this Kernel was attached; null where nothing was. */

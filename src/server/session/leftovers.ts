@@ -3,7 +3,7 @@ import { SessionId, type ArtefactRef, type AttemptId } from '../../protocol/prim
 import type { Logger } from '../log.ts';
 import type { ObservedContainer, Salvage, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger } from '../sandbox/run-ledger.ts';
-import { machineStream, type Json, type Store } from '../store/port.ts';
+import { machineStream, type Intake, type Json, type Store } from '../store/port.ts';
 import { engineStateOf, recordedStateOf, recoveryTable, type RecordedState } from './recovery-table.ts';
 import type { SalvageBook, SalvageRecord } from './salvaged.ts';
 import type { Sessions } from './sessions.ts';
@@ -110,10 +110,11 @@ export class Leftovers {
     const before = this.#tries.get(engineId) ?? { count: 0, at: -Infinity };
     if (monotonic() - before.at < betweenTriesMs) return;
     const tries = before.count + 1;
-    const read = await sandbox.salvage(engineId);
+    const intake = this.#deps.store.artefacts.intake(keeper(name));
+    const read = await sandbox.salvage(engineId, intake);
     this.#tries.set(engineId, { count: tries, at: monotonic() });
     try {
-      const { whole, ...kept } = await this.#keep(name, read);
+      const { whole, ...kept } = await this.#keep(name, read, intake);
       const fault = read.fault ?? (whole ? null : 'no room');
       if (fault !== null && tries < patientTries) {
         log('warn', 'a container that no record knows could not be read out: it is tried again', {
@@ -133,26 +134,31 @@ export class Leftovers {
     await this.#remove(container);
   }
 
-  /** Puts what finds room into the store. Throws EscrowError StorageUnwritable. */
-  async #keep(name: string, read: Salvage): Promise<Kept> {
-    const put = async (bytes: Uint8Array): Promise<ArtefactRef | null> => {
-      try {
-        return await this.#deps.store.artefacts.put(bytes, `container:${name}`);
-      } catch (error) {
-        if (!EscrowError.is(error, 'StorageFull')) throw error;
-        return null;
-      }
-    };
-    const files: SalvageRecord['files'] = [];
-    const lost: string[] = [];
-    for (const { path, mode, bytes } of read.files) {
-      const stored = await put(bytes);
-      if (stored === null) lost.push(path);
-      else files.push({ path, mode, ...stored });
+  /** Keeps what finds room, and ends the intake. Throws EscrowError StorageUnwritable. */
+  async #keep(name: string, read: Salvage, intake: Intake): Promise<Kept> {
+    const refused = new Map(read.files.map(({ path, sha256 }) => [path, intake.refusal(sha256)]));
+    try {
+      const worse = [...refused.values()].find((reason) => reason !== undefined && !isFull(reason));
+      if (worse !== undefined) throw worse;
+      const fitting = read.files.filter(({ path }) => refused.get(path) === undefined);
+      await intake.commit(fitting.map(({ sha256 }) => sha256));
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      // The disk is full, which is told when they are to be durable: of all of them together.
+      for (const { path } of read.files) refused.set(path, new Error('no room'));
+    } finally {
+      intake.drop();
     }
-    const auditLog = read.auditLog === null ? null : await put(read.auditLog);
-    const whole = lost.length === 0 && (auditLog !== null || read.auditLog === null);
-    return { files, lost, auditLog, whole };
+    const lost: string[] = read.files.map(({ path }) => path).filter((path) => refused.get(path) !== undefined);
+    const files = read.files.filter(({ path }) => refused.get(path) === undefined);
+    let auditLog: ArtefactRef | null = null;
+    try {
+      if (read.auditLog !== null) auditLog = await this.#deps.store.artefacts.put(read.auditLog, keeper(name));
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      lost.push('audit log');
+    }
+    return { files, lost, auditLog, whole: lost.length === 0 };
   }
 
   #record(type: string, data: Json): void {
@@ -185,3 +191,8 @@ export class Leftovers {
     return run === 'live' ? undefined : run === 'settled' ? 'settled' : 'no_record';
   }
 }
+
+/** Who keeps what was read out of a container that no record knows. */
+const keeper = (name: string): string => `container:${name}`;
+
+const isFull = (error: unknown): boolean => EscrowError.is(error, 'StorageFull');

@@ -2,8 +2,8 @@ import type { FrozenContract } from '../../protocol/contract.ts';
 import type { CandidateDigest, RelPath } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { CandidateFile, SettlementStep } from '../../protocol/views.ts';
-import type { Collection, OomWord } from '../sandbox/port.ts';
-import type { AttemptRecord } from './attempt-record.ts';
+import type { OomWord } from '../sandbox/port.ts';
+import type { AttemptRecord, Collected } from './attempt-record.ts';
 import type { AttemptSandbox } from './attempt-sandbox.ts';
 import type { AttemptWork } from './attempt-work.ts';
 import type { CollectionRecord } from './events.ts';
@@ -64,9 +64,9 @@ export class Settlement {
   }
 
   async collect(): Promise<void> {
-    let collection: Collection | undefined = await this.#sandbox.collectByChannel();
+    let collected: Collected | undefined = await this.#sandbox.collectByChannel();
     let reason = 'supervisor_silent';
-    if (collection === undefined) {
+    if (collected === undefined) {
       const { engine, action, fault } = await this.#sandbox.look();
       if (action === 'wait') {
         this.#pend(waitingFor(engine, fault));
@@ -76,18 +76,18 @@ export class Settlement {
         // A restarted Kernel has no channel yet. One that was there and failed is given up for the fixed reader.
         if (this.#sandbox.channel === undefined) {
           await this.#sandbox.reattach();
-          collection = await this.#sandbox.collectByChannel();
+          collected = await this.#sandbox.collectByChannel();
         }
-        collection ??= await this.#sandbox.collectByExec();
+        collected ??= await this.#sandbox.collectByExec();
       } else reason = `container_${engine}`;
     }
-    this.#deps.at('collected-in-memory');
+    this.#deps.at('collected');
     this.#record.write({
       kind: 'collected',
       collection:
-        collection === undefined
+        collected === undefined
           ? await this.#record.noCollection(reason, this.#sandbox.monitored())
-          : await this.#record.collection(collection),
+          : await this.#record.collection(collected),
     });
   }
 

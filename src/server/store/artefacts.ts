@@ -7,7 +7,8 @@ import { EscrowError } from '../../protocol/errors.ts';
 import { sha256 as hashOf } from '../../protocol/hash.ts';
 import { Sha256, type ArtefactRef } from '../../protocol/primitives.ts';
 import { guarded, guardedRead, storageFault } from './faults.ts';
-import { nodeFiles, type FileLayer } from './file-layer.ts';
+import { nodeFiles, type FileLayer, type WrittenFile } from './file-layer.ts';
+import { createIntake, type Item } from './intake.ts';
 import type { ArtefactStore } from './port.ts';
 
 /** Bytes that one owner (a session) may keep, temporary writes included: design 10 "Storage". */
@@ -20,11 +21,6 @@ const batchBytes = 16 * 1024 * 1024;
 const batchFiles = 512;
 /** Files that are written or synced at once: twice what the thread pool takes. */
 const filesAtOnce = 8;
-
-interface Item {
-  readonly hash: Sha256;
-  readonly bytes: Uint8Array;
-}
 
 export interface ArtefactStoreOptions {
   readonly db: Database.Database;
@@ -108,10 +104,18 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     return used;
   };
 
-  const admit = (owner: string, size: number): void => {
-    const used = usedBy(owner) + (inFlight.get(owner) ?? 0);
+  /** Counts bytes as on their way. Throws EscrowError StorageFull where the owner may not keep as many more. */
+  const reserve = (owner: string, size: number): void => {
+    const under = inFlight.get(owner) ?? 0;
+    const used = usedBy(owner) + under;
     const allowance = allowanceOf(owner);
     if (used + size > allowance) throw allowanceSpent(owner, used, size, allowance);
+    inFlight.set(owner, under + size);
+  };
+  const release = (owner: string, size: number): void => {
+    const left = (inFlight.get(owner) ?? 0) - size;
+    if (left > 0) inFlight.set(owner, left);
+    else inFlight.delete(owner);
   };
 
   const record = (items: readonly Item[], owner: string): void => {
@@ -120,9 +124,9 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       .transaction(() => {
         fence();
         const sums = { added: 0, charged: 0 };
-        for (const { hash, bytes } of items) {
-          if (insert.run(hash, bytes.byteLength, now()).changes > 0) sums.added += bytes.byteLength;
-          if (charge.run(owner, hash).changes > 0) sums.charged += bytes.byteLength;
+        for (const { hash, size } of items) {
+          if (insert.run(hash, size, now()).changes > 0) sums.added += size;
+          if (charge.run(owner, hash).changes > 0) sums.charged += size;
         }
         return sums;
       })
@@ -142,19 +146,26 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     at('artefact-folder-lasting');
   };
 
-  /** The bytes in a file of another name, durable, and the folder of its own. Throws, and leaves the file to the caller. */
-  const writeTemporary = async ({ hash, bytes }: Item, temporary: string): Promise<void> => {
+  const newTemporary = (): string => path.join(temporaries, randomBytes(16).toString('hex'));
+
+  const written = async ({ content }: Item, temporary: string): Promise<WrittenFile> => {
+    if (!(content instanceof Uint8Array)) return content.file;
     at('artefact-before-write');
-    const written = await files.write(temporary, bytes);
+    return files.write(temporary, content);
+  };
+
+  /** The bytes in a file of another name, durable, and the folder of its own. Throws, and leaves the file to the caller. */
+  const writeTemporary = async (item: Item, temporary: string): Promise<void> => {
+    const file = await written(item, temporary);
     try {
       at('artefact-written');
       // An error of this sync is final for these pages: the file is given up, never synced again.
-      await written.sync();
+      await file.sync();
     } finally {
-      await written.close();
+      await file.close();
     }
     at('artefact-synced');
-    const parent = path.dirname(fileOf(hash));
+    const parent = path.dirname(fileOf(item.hash));
     let made = lasting.get(parent);
     if (made === undefined) {
       made = lastingFolder(parent);
@@ -166,9 +177,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
 
   /** All of them durable under their names: each file is synced before it is renamed, each folder once after that. */
   const write = async (items: readonly Item[]): Promise<void> => {
-    const temporary = items.map(({ hash }) =>
-      path.join(temporaries, `${hash.slice(0, 16)}-${randomBytes(8).toString('hex')}`),
-    );
+    const temporary = items.map(({ content }) => (content instanceof Uint8Array ? newTemporary() : content.path));
     const parents = [...new Set(items.map(({ hash }) => path.dirname(fileOf(hash))))];
     try {
       await eachOf(items, (item, n) => writeTemporary(item, temporary[n] ?? ''));
@@ -185,15 +194,14 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     }
   };
 
+  const keptBy = (hash: Sha256, ...owners: readonly (string | undefined)[]): boolean =>
+    owners.some((owner) => owner !== undefined && owned.get(owner, hash) !== undefined);
+
   const put = async (items: readonly Item[], owner: string, sharedWith: string | undefined): Promise<void> => {
-    const keptBy = (who: string, hash: Sha256): boolean => owned.get(who, hash) !== undefined;
-    const wanted = items.filter(
-      ({ hash }) => !keptBy(owner, hash) && (sharedWith === undefined || !keptBy(sharedWith, hash)),
-    );
+    const wanted = items.filter(({ hash }) => !keptBy(hash, owner, sharedWith));
     if (wanted.length === 0) return;
-    const size = wanted.reduce((sum, { bytes }) => sum + bytes.byteLength, 0);
-    admit(owner, size);
-    inFlight.set(owner, (inFlight.get(owner) ?? 0) + size);
+    const size = wanted.reduce((sum, item) => sum + item.size, 0);
+    reserve(owner, size);
     // A file without a row may be torn, so only the row counts as "kept".
     const absent = wanted.filter(({ hash }) => rowOf.get(hash) === undefined);
     const others = absent.map(({ hash }) => writing.get(hash)).filter((work) => work !== undefined);
@@ -205,9 +213,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       record(wanted, owner);
     } finally {
       for (const { hash } of mine) writing.delete(hash);
-      const left = (inFlight.get(owner) ?? 0) - size;
-      if (left > 0) inFlight.set(owner, left);
-      else inFlight.delete(owner);
+      release(owner, size);
     }
   };
 
@@ -240,7 +246,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
         // The caller may reuse its buffer while the write is under way: hash and write one private copy.
         const bytes = Uint8Array.from(list[from] ?? []);
         const hash = hashOf(bytes);
-        batch.push({ hash, bytes });
+        batch.push({ hash, size: bytes.byteLength, content: bytes });
         refs.push({ sha256: hash, size: bytes.byteLength });
         size += bytes.byteLength;
       }
@@ -256,6 +262,16 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       return ref;
     },
     putAll,
+    intake: (owner, sharedWith) =>
+      createIntake({
+        files,
+        temporary: newTemporary,
+        reserve: (size) => reserve(owner, size),
+        release: (size) => release(owner, size),
+        kept: (hash) => keptBy(hash, owner, sharedWith),
+        put: (items) => putBatch(items, owner, sharedWith),
+        at,
+      }),
     room: (owner) => Math.max(0, allowanceOf(owner) - usedBy(owner) - (inFlight.get(owner) ?? 0)),
 
     async get(hash): Promise<Uint8Array> {

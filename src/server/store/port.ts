@@ -119,6 +119,34 @@ export interface Store {
   close(): void;
 }
 
+/** One file on its way into the store. */
+export interface IncomingArtefact {
+  /** Takes the next bytes; they may change afterwards. Throws RangeError for more than were announced, else nothing. */
+  add(bytes: Uint8Array): void;
+  /** Once, when all of them have come: what it is, whether or not it can be kept. Throws RangeError where some are missing. */
+  whole(): ArtefactRef;
+}
+
+/**
+ * Files that come one after the other and are kept together or not at all. One that finds no room, or that the disk does
+ * not take, is hashed all the same: it may be one that is kept already. The disk waits for nothing before `commit`.
+ */
+export interface Intake {
+  /**
+   * Begins a file of so many bytes: they count as used from now on, until it turns out to be kept already. One before it
+   * that was not ended is given up.
+   */
+  file(size: number): IncomingArtefact;
+  /** Lets go of all that has come; more may come. */
+  startOver(): void;
+  /** Why a file can't be kept: StorageFull, StorageUnwritable, a defect. Undefined where it can, or is kept already. */
+  refusal(sha256: Sha256): Error | undefined;
+  /** Keeps exactly these, durable and in one step, lets go of the others and ends the intake. Throws a refusal, or like `put`. */
+  commit(wanted: readonly Sha256[]): Promise<void>;
+  /** Lets go of all of it and ends the intake; what comes later is not kept. After `commit` it has no effect. Never throws. */
+  drop(): void;
+}
+
 /** Content-addressed files: temp → write → fsync → rename → fsync of the folder; the row only afterwards. */
 export interface ArtefactStore {
   /** `owner` is charged (128 MiB a session, temporary writes included). Throws EscrowError StorageFull, StorageUnwritable. */
@@ -128,6 +156,11 @@ export interface ArtefactStore {
    * throws, those of batches that were kept before are charged. What `sharedWith` keeps already is not charged again.
    */
   putAll(list: readonly Uint8Array[], owner: string, sharedWith?: string): Promise<readonly ArtefactRef[]>;
+  /**
+   * A way in for bytes that come piece by piece: temporary files until it ends, so that none of them stay in memory.
+   * Whoever opens it ends it. Owner and `sharedWith` as of `putAll`.
+   */
+  intake(owner: string, sharedWith?: string): Intake;
   /** Bytes that may still be kept for an owner. */
   room(owner: string): number;
   /** Re-hashed on read. Throws EscrowError NotFound, ArtefactDamaged. */

@@ -7,6 +7,7 @@ import { executorProtocol } from '../../../src/protocol/executor.ts';
 import { sha256 } from '../../../src/protocol/hash.ts';
 import { AuditChain } from '../../../src/server/sandbox/audit-chain.ts';
 import { Channel } from '../../../src/server/sandbox/channel.ts';
+import { HeldFiles } from '../../fixtures/collected.ts';
 
 const nonce = 'a'.repeat(32);
 
@@ -99,14 +100,17 @@ const collected = (behind: string): Buffer =>
 describe('a channel', () => {
   it('takes files and what the answer speaks of, in one frame or many', async () => {
     const { channel, say } = await welcomed();
-    const asked = channel.request('collect', {});
+    const into = new HeldFiles();
+    const asked = channel.request('collect', {}, { into });
     say(from({ t: 'part', size: 6, file: { path: 'a', mode: 0o644 }, p: 3 }, 'ab\n'));
     say(from({ t: 'data', seq: 0, p: 1 }, '{'));
     say(from({ t: 'data', seq: 1, p: 2 }, '\n}'));
     say(from({ t: 'part', size: 0, file: { path: 'b', mode: 0o755 } }));
     say(collected(report.toString()));
     const { files, bytes } = await asked;
-    expect(files.map(({ path, mode, bytes: of, sha256: hash }) => [path, mode, of.toString(), hash])).toEqual([
+    expect(
+      into.with(files).map(({ path, mode, bytes: of, sha256: hash }) => [path, mode, of.toString(), hash]),
+    ).toEqual([
       ['a', 0o644, 'ab\n{\n}', sha256('ab\n{\n}')],
       ['b', 0o755, '', sha256('')],
     ]);
@@ -132,7 +136,7 @@ describe('a channel', () => {
   };
   it.each(Object.entries(wrong))('is closed by name where %s', async (_, frames) => {
     const { channel, say } = await welcomed();
-    const asked = channel.request('collect', {}).catch((error: unknown) => error);
+    const asked = channel.request('collect', {}, { into: new HeldFiles() }).catch((error: unknown) => error);
     for (const frame of frames) say(frame);
     expect(await channel.ended).toMatchObject({ kind: 'protocol' });
     await asked;
@@ -166,7 +170,7 @@ describe('a channel', () => {
         fc.array(fc.nat(4096), { maxLength: 6 }),
         async (chunks, cuts) => {
           const { channel, say } = await welcomed();
-          const asked = channel.request('collect', {}).catch((error: unknown) => error);
+          const asked = channel.request('collect', {}, { into: new HeldFiles() }).catch((error: unknown) => error);
           let bytes = Buffer.concat(chunks);
           for (const cut of cuts) {
             say(bytes.subarray(0, cut));

@@ -2,21 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { auditGenesis, auditNext, type AuditEntry } from '../../../src/protocol/executor.ts';
 import { canonicalJson, sha256 } from '../../../src/protocol/hash.ts';
 import type { FileEntry, RelPath } from '../../../src/protocol/primitives.ts';
-import { entriesOf, judgeCollection, type Expectation, type Gathered } from '../../../src/server/sandbox/collection.ts';
-import type { CollectedFile } from '../../../src/server/sandbox/port.ts';
+import { judgeCollection, type Expectation, type Gathered } from '../../../src/server/sandbox/collection.ts';
 
 const nonce = 'd'.repeat(32);
-const placed = (path: string, text: string, mode = 0o644): CollectedFile => ({
+const placed = (path: string, text: string, mode = 0o644): FileEntry => ({
   path: path as RelPath,
   mode,
-  bytes: Buffer.from(text),
+  size: text.length,
   sha256: sha256(text),
-});
-const entry = ({ path, mode, bytes }: CollectedFile): FileEntry => ({
-  path,
-  mode,
-  size: bytes.length,
-  sha256: sha256(bytes),
 });
 const baseline = [placed('src/a.py', 'old'), placed('test/a_test.py', 'test'), placed('run.sh', 'go', 0o755)];
 const after = placed('src/a.py', 'new');
@@ -38,7 +31,7 @@ const gathered = (parts: Partial<Gathered> = {}): Gathered => ({
   via: 'channel',
   fault: null,
   quiet: true,
-  report: { files: files.map(entry), odd: [], whole: true },
+  report: { files, odd: [], whole: true },
   files: [after],
   auditLog: log,
   executorHead: head,
@@ -46,12 +39,12 @@ const gathered = (parts: Partial<Gathered> = {}): Gathered => ({
 });
 const expected = (parts: Partial<Expectation> = {}): Expectation => ({
   nonce,
-  baseline: entriesOf(baseline),
+  baseline,
   policy: { writable: ['src/a.py' as RelPath, 'src/new.py' as RelPath] },
   chain: { head, entries: 1, broken: null, witnessed: true, unseen: [] },
   ...parts,
 });
-const report = (...list: readonly CollectedFile[]) => ({ files: list.map(entry), odd: [], whole: true });
+const report = (...list: FileEntry[]) => ({ files: list, odd: [], whole: true });
 
 describe('judgeCollection', () => {
   it('calls a collection complete when everything was seen, read and agrees', () => {
@@ -67,7 +60,7 @@ describe('judgeCollection', () => {
 
   const partial: Record<string, [Partial<Gathered>, Partial<Expectation>, string]> = {
     'workers were not seen gone': [{ quiet: false }, {}, 'not-quiet'],
-    'the manifest was cut': [{ report: { files: files.map(entry), odd: [], whole: false } }, {}, 'manifest-cut'],
+    'the manifest was cut': [{ report: { files, odd: [], whole: false } }, {}, 'manifest-cut'],
     'a file could not be read': [{ files: [] }, {}, 'not-read: src/a.py'],
     'a file changed on the way': [{ files: [placed('src/a.py', 'nex')] }, {}, 'changed-on-the-way: src/a.py'],
     'the audit is missing': [{ auditLog: null }, {}, 'no-audit'],

@@ -61,7 +61,7 @@ function collect(
       fault: null,
       quiet: true,
       report: { files: [entry], odd: [], whole: true },
-      files: [{ ...file, sha256: sha256(file.bytes) }],
+      files: [entry],
       auditLog: bytes,
       executorHead: heads.at(-1) ?? null,
     },

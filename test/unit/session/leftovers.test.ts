@@ -5,7 +5,13 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import { sha256 } from '../../../src/protocol/hash.ts';
-import type { ObservedContainer, Salvage, SandboxService, StopObservation } from '../../../src/server/sandbox/port.ts';
+import type {
+  ObservedContainer,
+  PlacedFile,
+  Salvage,
+  SandboxService,
+  StopObservation,
+} from '../../../src/server/sandbox/port.ts';
 import { RunLedger } from '../../../src/server/sandbox/run-ledger.ts';
 import { Leftovers } from '../../../src/server/session/leftovers.ts';
 import { SalvageBook } from '../../../src/server/session/salvaged.ts';
@@ -27,9 +33,10 @@ const stray: ObservedContainer = {
 };
 const oom = { inside: null, host: null, events: null, eventsWhole: false, flag: false, ended: false };
 const stopped: StopObservation = { kind: 'stopped', exitCode: 137, oomKilled: false, finishedAt: null, oom };
-const collected = (name: string, text: string) => ({ ...file(name, text), sha256: sha256(text) });
-const whole: Salvage = { files: [collected('a.py', 'new\n')], auditLog: Buffer.from('log'), fault: null };
-const partly: Salvage = { ...whole, auditLog: null, fault: 'the reader ended early' };
+/** What the reader brings: files with their bytes. */
+type Held = Omit<Salvage, 'files'> & { readonly files: readonly PlacedFile[] };
+const whole: Held = { files: [file('a.py', 'new\n')], auditLog: Buffer.from('log'), fault: null };
+const partly: Held = { ...whole, auditLog: null, fault: 'the reader ended early' };
 
 let home: string;
 let store: Store;
@@ -44,7 +51,7 @@ afterEach(() => {
 /** What the engine has and says; `did` is what it was asked to do, with the number of records at that moment. */
 interface Engine {
   containers: ObservedContainer[];
-  salvage: Salvage;
+  salvage: Held;
   stop: StopObservation;
   readonly did: string[];
 }
@@ -56,9 +63,14 @@ function bench(parts: Partial<Engine> = {}, allowance?: number) {
   const note = (what: string): void => void engine.did.push(`${what} ${records().length}`);
   const sandbox: Partial<SandboxService> = {
     list: () => Promise.resolve([...engine.containers]),
-    salvage: () => {
+    salvage: (_, into) => {
       note('read');
-      return Promise.resolve(engine.salvage);
+      const files = engine.salvage.files.map(({ path: name, mode, bytes }) => {
+        const sink = into.file(bytes.length);
+        sink.add(bytes);
+        return { path: name, mode, ...sink.whole() };
+      });
+      return Promise.resolve({ ...engine.salvage, files });
     },
     kill: () => {
       note('kill');
@@ -135,7 +147,7 @@ describe('a container that no record knows', () => {
   });
 
   it('whose files find no room is incomplete by their names', async () => {
-    const files = [collected('big.py', 'x'.repeat(4000)), collected('small.py', 'y\n')];
+    const files = [file('big.py', 'x'.repeat(4000)), file('small.py', 'y\n')];
     const { leftovers, records, clock } = bench({ salvage: { ...whole, files } }, 1000);
     for (let n = 0; n < 3; n += 1) {
       await leftovers.sweep();

@@ -1,9 +1,10 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Sha256 } from '../../../src/protocol/primitives.ts';
+import { artefactAllowance } from '../../../src/server/store/artefacts.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
 
 let home: string;
@@ -52,5 +53,41 @@ test('what was called durable is there after a kill, whole, and nothing of an un
     } finally {
       store.close();
     }
+  }
+});
+
+/** All the points that a collection passes, and its two ends. */
+const points = [
+  'intake-before-file',
+  'intake-file',
+  'intake-added',
+  'intake-whole',
+  'intake-dropped',
+  'artefact-before-write',
+  'artefact-written',
+  'artefact-synced',
+  'artefact-renamed',
+  'artefact-lasting',
+  'artefact-before-row',
+  'artefact-row',
+  'committed',
+];
+
+test.each(points)('of what comes piece by piece, a kill at %s leaves all of it or nothing', async (point) => {
+  const collector = path.resolve(import.meta.dirname, '../../fixtures/store-collector.ts');
+  const { signal, stderr } = spawnSync(process.execPath, [collector, home, point], { encoding: 'utf8' });
+  expect([signal, stderr]).toEqual(['SIGKILL', '']);
+  const store = openStore({ home, now: () => 1 });
+  try {
+    const folder = path.join(home, 'artefacts');
+    expect(readdirSync(path.join(folder, 'tmp'))).toEqual([]);
+    await store.artefacts.sweepOrphans();
+    const kept = point === 'artefact-row' || point === 'committed';
+    expect(await store.artefacts.verify()).toEqual({ checked: kept ? 3 : 0, faults: [] });
+    const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+    expect(files).toHaveLength(kept ? 3 : 0);
+    expect(store.artefacts.room('ses')).toBe(artefactAllowance - (kept ? 301_000 : 0));
+  } finally {
+    store.close();
   }
 });

@@ -107,6 +107,21 @@ test('also of many that are put in one go, which waits for the disk once a folde
   expectKept(files, list);
 });
 
+test('also of what came piece by piece and was kept in one step, beside others that were let go', async () => {
+  const list = Array.from({ length: 6 }, (_, n) => Buffer.alloc(70_000 + n, `piece ${n}`));
+  const files = recordingFiles(lasting());
+  const intake = storeOver(files).intake('o');
+  const refs = list.map((bytes) => {
+    const file = intake.file(bytes.length);
+    for (let at = 0; at < bytes.length; at += 32_000) file.add(bytes.subarray(at, at + 32_000));
+    return file.whole();
+  });
+  await intake.commit(refs.slice(1).map((ref) => ref.sha256));
+  expect(files.log.filter((c) => c.kind === 'sync')).toHaveLength(5);
+  expect(files.log.filter((c) => c.kind === 'claim')).toHaveLength(5);
+  expectKept(files, list);
+});
+
 test('and in a folder that an earlier process made and had not synced', async () => {
   const bytes = some(1);
   const files = recordingFiles(lasting());
