@@ -1,5 +1,9 @@
 import { CandidateDigest, RelPath, SessionId, Sha256 } from '../protocol/primitives.ts';
+import { sha256 as hashOf } from '../protocol/hash.ts';
 import { artefactScheme, workspaceScheme } from './ids.ts';
+
+/** What an empty file is called by. */
+export const emptySha256: Sha256 = hashOf(new Uint8Array());
 
 /** The parts of a URI that carry meaning here; `vscode.Uri` has them too. */
 export interface UriParts {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import * as vscode from 'vscode';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import { parseArtefactUri } from '../uris.ts';
+import { emptySha256, parseArtefactUri } from '../uris.ts';
 import type { KernelLink } from '../kernel/kernel-link.ts';
 
 /** The most that one artefact may have to be shown in an editor. */
@@ -15,6 +15,8 @@ const keptBytes = 64 * 1024 * 1024;
  * person decides about, so it is hashed once more here.
  */
 async function readArtefact(link: KernelLink, sha256: Sha256, size: number): Promise<Uint8Array> {
+  // The side of a diff that is not there; nobody keeps it.
+  if (size === 0 && sha256 === emptySha256) return new Uint8Array();
   const parts: Buffer[] = [];
   let offset = 0;
   do {

@@ -1,8 +1,8 @@
 import * as vscode from 'vscode';
 import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import type { CandidateFile, CandidateView, SessionView } from '../../protocol/views.ts';
-import { artefactScheme, contextKeys } from '../ids.ts';
-import { formatArtefactUri, parseArtefactUri, type ArtefactUri } from '../uris.ts';
+import { contextKeys } from '../ids.ts';
+import { emptySha256, formatArtefactUri, parseArtefactUri, type ArtefactUri } from '../uris.ts';
 import { isSessionCurrent, type StateStore } from '../window-state.ts';
 import { visible } from '../visible-text.ts';
 import { shortDigest, standingWords } from '../trees/words.ts';
@@ -48,7 +48,18 @@ export function sideUri(
   );
 }
 
-/** What `Tab.input` of a multi-file diff holds; the class is not part of the stable API, its shape is checked here. */
+/** A side that is not there, as the empty file that it is compared with: VS Code tells of a file only with both sides. */
+function emptySideUri(
+  session: SessionId,
+  candidate: CandidateDigest,
+  file: CandidateFile,
+  side: 'before' | 'after',
+): vscode.Uri {
+  const shared = { kind: 'candidate', session, candidate, side, path: file.path } as const;
+  return vscode.Uri.from(formatArtefactUri({ ...shared, sha256: emptySha256, size: 0 }));
+}
+
+/** What `Tab.input` of a multi-file diff holds, the files that have both sides; the class is not part of the stable API, its shape is checked here. */
 function multiDiffUris(input: unknown): readonly vscode.Uri[] {
   if (typeof input !== 'object' || input === null || !('textDiffs' in input) || !Array.isArray(input.textDiffs))
     return [];
@@ -80,8 +91,7 @@ function candidateOfTab(tab: vscode.Tab | undefined): ShownCandidate | undefined
   for (const uri of tabUris(tab)) {
     const parsed = parseArtefactUri(uri);
     if (parsed?.kind === 'candidate') shown.push(parsed);
-    // An empty side of an added or deleted file has no candidate; any other URI is a foreign one.
-    else if (uri.scheme === artefactScheme || uri.path !== '') return undefined;
+    else return undefined;
   }
   const first = shown[0];
   if (first === undefined) return undefined;
@@ -140,9 +150,11 @@ export class ReviewEditor implements vscode.Disposable {
   async open(session: SessionView, candidate: CandidateView): Promise<void> {
     await this.#close(session.id, candidate.digest);
     const resources = candidate.files.map((file) => {
-      const before = sideUri(session.id, candidate.digest, file, 'before');
-      const after = sideUri(session.id, candidate.digest, file, 'after');
-      return [after ?? before, before, after];
+      const [before, after] = (['before', 'after'] as const).map(
+        (side) =>
+          sideUri(session.id, candidate.digest, file, side) ?? emptySideUri(session.id, candidate.digest, file, side),
+      );
+      return [after, before, after];
     });
     // Who spoke is part of the name: it counts for all that is read below it.
     const label = vscode.l10n.t(

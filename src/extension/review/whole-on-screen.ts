@@ -9,17 +9,10 @@ export function wholeOnScreen(files: readonly CandidateFile[], shown: readonly A
   return files.every((file) =>
     (['before', 'after'] as const).every((side) => {
       const artefact = file[side];
-      return (
-        artefact === null ||
-        shown.some(
-          (uri) =>
-            uri.kind === 'candidate' &&
-            uri.side === side &&
-            uri.path === file.path &&
-            uri.sha256 === artefact.sha256 &&
-            uri.size === artefact.size,
-        )
-      );
+      const those = shown.filter((uri) => uri.kind === 'candidate' && uri.side === side && uri.path === file.path);
+      // Compared with anything but nothing, a new file would look as if it had been there.
+      if (artefact === null) return those.every(({ size }) => size === 0);
+      return those.some(({ sha256, size }) => sha256 === artefact.sha256 && size === artefact.size);
     }),
   );
 }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { CandidateDigest, RelPath, SessionId, Sha256 } from '../../../src/protocol/primitives.ts';
 import type { CandidateFile } from '../../../src/protocol/views.ts';
 import { wholeOnScreen } from '../../../src/extension/review/whole-on-screen.ts';
-import type { ArtefactUri } from '../../../src/extension/uris.ts';
+import { emptySha256, type ArtefactUri } from '../../../src/extension/uris.ts';
 
 const old = { sha256: Sha256.parse('a'.repeat(64)), size: 3 };
 const made = { sha256: Sha256.parse('b'.repeat(64)), size: 4 };
@@ -29,6 +29,13 @@ test('both sides of a change, or the one side that there is', () => {
   expect(wholeOnScreen([modified], [uri('before', old), uri('after', made)])).toBe(true);
   expect(wholeOnScreen([{ ...modified, change: 'added', before: null }], [uri('after', made)])).toBe(true);
   expect(wholeOnScreen([{ ...modified, change: 'deleted', after: null }], [uri('before', old)])).toBe(true);
+});
+
+test('a side that is not there is compared with nothing, or not shown; never with other bytes', () => {
+  const added: CandidateFile = { ...modified, change: 'added', before: null };
+  const empty = { sha256: emptySha256, size: 0 };
+  expect(wholeOnScreen([added], [uri('before', empty), uri('after', made)])).toBe(true);
+  expect(wholeOnScreen([added], [uri('before', made), uri('after', made)])).toBe(false);
 });
 
 test.each([
