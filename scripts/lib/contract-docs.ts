@@ -94,7 +94,7 @@ It is held against the contract three times:
 
 - **At each edit of the model.** One that changes what is outside is not made; the answer says what would change and where, and the refusal is audited and counted as any other. One after which the file does not parse is made: it may be a step on the way.
 - **At \`finish\`.** Refused while a file does not parse.
-- **At verification, which decides.** The snapshot's bytes against the candidate's, whatever it was made by. Out of scope is not passed, whatever the checks say; they run all the same, and what they show is kept. Accept refuses it (\`OutOfScope\`). What could not be compared is not passed either.
+- **At verification, which decides.** The snapshot's bytes against the candidate's, whatever it was made by. Out of scope is not passed, whatever the checks say; they run all the same, and what they show is kept. Accept refuses it (\`OutOfScope\`). What could not be compared is not passed either. The record names what compared each file: the package of grammars with its version, and the hashes of the grammar and of its runtime, as they were loaded.
 
 Parsing runs in a thread of its own with bounded memory: a file that takes more than ten seconds, or brings the parser down, is out of scope.
 

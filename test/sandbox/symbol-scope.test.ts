@@ -81,6 +81,7 @@ describe('a contract that lets one function change', () => {
         line: null,
         found: null,
         expected: null,
+        grammar: expect.objectContaining({ package: '@vscode/tree-sitter-wasm', language: 'python' }),
       },
     ]);
     const integration = await kernel.kernel.call('candidate/accept', {

@@ -14,7 +14,9 @@ import {
   unknownOf,
   verdictWords,
 } from '../trees/words.ts';
-import { isScopeReason, scopeWords, symbolWords } from '../trees/scope-words.ts';
+import { grammarWords, isScopeReason, scopeWords, symbolWords } from '../trees/scope-words.ts';
+import { limitWords } from '../trees/limit-words.ts';
+import { runReasonWords } from '../trees/run-words.ts';
 import { visible } from '../visible-text.ts';
 import type { UnseenFile } from '../window-state.ts';
 import { unseenWords } from './unseen-words.ts';
@@ -86,19 +88,17 @@ function baselineWords(declared: FrozenCheck | undefined, before: CheckResult | 
   return `${before.verdict === 'pass' ? t('passed') : t('failed')}, ${words} · ${checkWords(before, t)}`;
 }
 
-function checksOf(
-  run: VerificationView | undefined,
-  contract: ContractView | undefined,
-  { t, time, number }: TreeWords,
-): string[] {
+function checksOf(run: VerificationView | undefined, contract: ContractView | undefined, words: TreeWords): string[] {
+  const { t, time, number } = words;
   if (run === undefined) return [`  ${note} ${t('No verification has ended yet.')}`];
   const lines = [`  ${t('Run {0}', time(run.at))}`];
   for (const scope of run.scope) {
     const mark = scope.outcome === 'inside' ? good : bad;
     lines.push(`  ${mark} ${t('Scope of {0}', visible(scope.path, 500))}: ${scopeWords(scope, t)}`);
+    if (scope.grammar !== undefined) lines.push(`      ${t('Compared by: {0}', grammarWords(scope.grammar))}`);
   }
   for (const reason of run.reasons.filter((each) => !isScopeReason(each)))
-    lines.push(`  ${bad} ${visible(reason.replaceAll('-', ' '), 300)}`);
+    lines.push(`  ${bad} ${runReasonWords(reason, words)}`);
   for (const check of run.checks) {
     const declared = contract?.contract.checks.find(({ id }) => id === check.id);
     const before = contract?.baseline?.checks.find(({ id }) => id === check.id);
@@ -143,7 +143,7 @@ function unknownsOf(
   }
   for (const what of settlement === null ? [] : unknownOf(settlement, t)) add(visible(what, 120));
   for (const limit of attempt?.limits ?? [])
-    if (!limit.inForce) add(t('The limit {0}: it was not in force.', visible(limit.name, 80)));
+    if (!limit.inForce) add(t('Not in force: {0}.', limitWords(limit.name, t)));
   const { model, synthetic } = session.binding;
   if (!synthetic && model.unproven.length > 0) {
     add(t('Of the model, the engine cannot prove: {0}', visible(model.unproven.join(', ').replaceAll('_', ' '))));

@@ -1,7 +1,8 @@
 import { unreachable } from '../../protocol/primitives.ts';
-import type { FileScope, FrozenSymbol, ScopeReason } from '../../protocol/contract.ts';
+import type { FileScope, FrozenSymbol, ScopeGrammar, ScopeReason } from '../../protocol/contract.ts';
 import { visible } from '../visible-text.ts';
 import type { Localize } from './tree-node.ts';
+import { shortDigest } from './words.ts';
 
 /** What of a file may change: `timestamp, imports, new parse`. */
 export function symbolWords(symbols: readonly FrozenSymbol[], t: Localize): string {
@@ -20,6 +21,11 @@ export function scopeWords(scope: FileScope, t: Localize): string {
     default:
       return unreachable(scope.outcome, 'scope');
   }
+}
+
+/** What compared a file: package and version, and the grammar by the beginning of its hash. */
+export function grammarWords({ package: name, version, language, grammar }: ScopeGrammar): string {
+  return `${visible(name)} ${visible(version)}, ${visible(language)} ${shortDigest(grammar)}`;
 }
 
 /** True for a reason of a verification that its scope says better. */

@@ -100,7 +100,7 @@ export function createToolbox(
     text: string,
     signal: AbortSignal,
   ): Promise<ToolOutcome> => {
-    const fault = await scope.check(path, { bytes, executable: ((before?.mode ?? 0) & 0o111) > 0 });
+    const { fault } = await scope.check(path, { bytes, executable: ((before?.mode ?? 0) & 0o111) > 0 });
     if (fault !== null && fault.reason !== 'does-not-parse') {
       const symbols = contract.writable.find((w) => w.path === path)?.symbols ?? [];
       return deny(`edit ${path} (${fault.reason})`, 'out_of_scope', deniedEdit(shownPath(path), symbols, fault));

@@ -1,4 +1,4 @@
-import type { ScopeReason } from '../../protocol/contract.ts';
+import type { ScopeGrammar, ScopeReason } from '../../protocol/contract.ts';
 
 /** Languages in which symbols can be named: one grammar each. */
 export type ScopeLanguage = 'python' | 'javascript' | 'typescript' | 'tsx';
@@ -43,6 +43,12 @@ export interface Comparison {
   readonly names: ScopeNames;
 }
 
+/** Null fault: everything outside the names is the same. `grammar`: what said so; null where nothing was parsed. */
+export interface Compared {
+  readonly fault: ScopeFault | null;
+  readonly grammar: ScopeGrammar | null;
+}
+
 /** Thrown where files can't be looked at at all, whatever is in them: the parser does not start, or was ended. */
 export class ScopeUnavailable extends Error {
   override readonly name = 'ScopeUnavailable';
@@ -59,6 +65,6 @@ export class ScopeUnavailable extends Error {
 export interface ScopeChecker {
   /** What can be named in a file. Throws ScopeUnavailable. */
   outline(language: ScopeLanguage, bytes: Uint8Array): Promise<Outline>;
-  /** Null: everything outside the names is the same. Throws ScopeUnavailable. */
-  compare(comparison: Comparison): Promise<ScopeFault | null>;
+  /** Throws ScopeUnavailable. */
+  compare(comparison: Comparison): Promise<Compared>;
 }

@@ -1,7 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import type { Logger } from '../log.ts';
-import { ScopeUnavailable, type Comparison, type Outline, type ScopeChecker, type ScopeFault } from './port.ts';
-import type { ScopeLanguage } from './port.ts';
+import type { ScopeGrammar } from '../../protocol/contract.ts';
+import { ScopeUnavailable, type Compared, type Comparison, type Outline, type ScopeChecker } from './port.ts';
+import type { ScopeFault, ScopeLanguage } from './port.ts';
 import type { ScopeQuestion, ScopeReply } from './scope-messages.ts';
 
 export interface ScopeDeskOptions {
@@ -26,12 +27,22 @@ export interface ScopeDeskOptions {
   readonly idleMs?: number;
 }
 
+/** Of what a thread prints so much is kept for the log, characters; a runtime that ends says why in less. */
+const mostSaid = 4_000;
 /** Questions that may wait; beyond it there is no answer. */
 const mostWaiting = 256;
 
-type Answer = Exclude<ScopeReply, { kind: 'ready' }>;
+type Ready = Extract<ScopeReply, { kind: 'ready' }>;
+type Answer = Exclude<ScopeReply, Ready>;
 /** Why a question got no answer from the thread: the input's doing. */
 type Lost = { readonly kind: 'lost'; readonly reason: 'too-slow' | 'parser-failed' };
+interface Answered {
+  readonly answer: Answer | Lost;
+  /** Of the thread that was asked. */
+  readonly grammars: Grammars;
+}
+/** One that says nothing of them (none of ours) has none. */
+type Grammars = Readonly<Partial<Record<ScopeLanguage, ScopeGrammar>>>;
 
 /**
  * Owns the thread that parses what a candidate holds: hostile bytes. One question at a time; one that is not answered in
@@ -50,13 +61,16 @@ export class ScopeDesk implements ScopeChecker {
   }
 
   async outline(language: ScopeLanguage, bytes: Uint8Array): Promise<Outline> {
-    const answer = await this.#ask({ kind: 'outline', language, bytes });
+    const { answer } = await this.#ask({ kind: 'outline', language, bytes });
     return answer.kind === 'outline' ? answer.outline : { ok: false, fault: lostFault(answer) };
   }
 
-  async compare(comparison: Comparison): Promise<ScopeFault | null> {
-    const answer = await this.#ask({ kind: 'compare', comparison });
-    return answer.kind === 'compare' ? answer.fault : lostFault(answer);
+  async compare(comparison: Comparison): Promise<Compared> {
+    const { answer, grammars } = await this.#ask({ kind: 'compare', comparison });
+    return {
+      fault: answer.kind === 'compare' ? answer.fault : lostFault(answer),
+      grammar: grammars[comparison.language] ?? null,
+    };
   }
 
   /** Ends the thread; whatever is asked from now on is ScopeUnavailable. */
@@ -65,7 +79,7 @@ export class ScopeDesk implements ScopeChecker {
     await this.#end();
   }
 
-  #ask(question: ScopeQuestion): Promise<Answer | Lost> {
+  #ask(question: ScopeQuestion): Promise<Answered> {
     if (this.#waiting >= mostWaiting) return Promise.reject(new ScopeUnavailable('too many files wait to be parsed'));
     this.#waiting += 1;
     const mine = this.#turn.then(() => this.#put(question));
@@ -77,18 +91,19 @@ export class ScopeDesk implements ScopeChecker {
     return mine;
   }
 
-  async #put(question: ScopeQuestion): Promise<Answer | Lost> {
+  async #put(question: ScopeQuestion): Promise<Answered> {
     clearTimeout(this.#idle);
     const thread = await this.#started();
     const answer = await thread.ask(question, this.#options.deadlineMs);
+    const { grammars } = thread;
     if (answer.kind === 'lost' || answer.kind === 'broken') {
-      this.#options.log('warn', 'a file could not be parsed', { answer: { ...answer } });
+      this.#options.log('warn', 'a file could not be parsed', { answer: { ...answer }, said: thread.said });
       await this.#end();
       if (this.#ended) throw new ScopeUnavailable('the Kernel ends');
-      return answer;
+      return { answer, grammars };
     }
     this.#idle = setTimeout(() => void this.#end(), this.#options.idleMs).unref();
-    return answer;
+    return { answer, grammars };
   }
 
   async #started(): Promise<Thread> {
@@ -100,6 +115,7 @@ export class ScopeDesk implements ScopeChecker {
     const fault = await thread.ready(startMs);
     if (fault === null) return thread;
     await this.#end();
+    this.#options.log('warn', 'the parser did not start', { fault, said: thread.said });
     throw new ScopeUnavailable(`the parser did not start: ${fault}`);
   }
 
@@ -118,6 +134,10 @@ function lostFault(answer: Answer | Lost): ScopeFault {
 
 /** One thread, from its start to its end. */
 class Thread {
+  /** As it said when it was ready. */
+  grammars: Grammars = {};
+  /** The beginning of what it printed: hostile text. It has nothing to say there; this is for whoever looks for a fault. */
+  said = '';
   readonly #worker: Worker;
   #listener: ((reply: ScopeReply | { readonly kind: 'gone'; readonly message: string }) => void) | undefined;
   #gone: string | undefined;
@@ -135,6 +155,12 @@ class Thread {
       resourceLimits: { maxOldGenerationSizeMb: 768, maxYoungGenerationSizeMb: 64 },
     });
     this.#worker.unref();
+    // Read to the end, else a thread that prints would wait for a reader for ever.
+    for (const stream of [this.#worker.stdout, this.#worker.stderr]) {
+      stream.on('data', (chunk: Buffer) => {
+        if (this.said.length < mostSaid) this.said += chunk.toString('utf8').slice(0, mostSaid - this.said.length);
+      });
+    }
     const gone = (message: string): void => {
       this.#gone ??= message;
       this.#listener?.({ kind: 'gone', message });
@@ -151,7 +177,10 @@ class Thread {
   /** Null when it is ready; else why not. */
   async ready(withinMs: number): Promise<string | null> {
     const reply = await this.#next(withinMs);
-    if (reply?.kind === 'ready') return null;
+    if (reply?.kind === 'ready') {
+      this.grammars = reply.grammars;
+      return null;
+    }
     return reply === undefined ? 'it did not answer' : 'message' in reply ? reply.message : 'it answered out of turn';
   }
 

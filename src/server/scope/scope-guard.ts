@@ -1,7 +1,7 @@
-import type { FileScope, FrozenContract } from '../../protocol/contract.ts';
+import type { FileScope, FrozenContract, ScopeReason } from '../../protocol/contract.ts';
 import type { FileEntry, RelPath } from '../../protocol/primitives.ts';
 import { scopeLanguageOf } from './language-of.ts';
-import { ScopeUnavailable, type ScopeChecker, type ScopeFault } from './port.ts';
+import { ScopeUnavailable, type Compared, type ScopeChecker } from './port.ts';
 
 /** A file after a change; null bytes: it is not there any more. */
 export interface ChangedFile {
@@ -13,10 +13,8 @@ export interface ChangedFile {
 export interface ScopeGuard {
   /** True where the contract limits what of this file may change. */
   limits(path: RelPath): boolean;
-  /**
-   * The file as it would be, against the snapshot: null where it stayed within its symbols. Throws ScopeUnavailable.
-   */
-  check(path: RelPath, now: ChangedFile): Promise<ScopeFault | null>;
+  /** The file as it would be, against the snapshot: no fault where it stayed within its symbols. Throws ScopeUnavailable. */
+  check(path: RelPath, now: ChangedFile): Promise<Compared>;
 }
 
 /**
@@ -35,14 +33,13 @@ export function scopeGuard(
     limits: (path) => limitsOf(path) !== null,
     async check(path, now) {
       const symbols = limitsOf(path);
-      if (symbols === null) return null;
+      if (symbols === null) return { fault: null, grammar: null };
       const entry = contract.files.find((file) => file.path === path);
       const language = scopeLanguageOf(path);
       // Freezing refuses both.
       if (entry === undefined || language === null) throw new Error(`${path} has symbols and can't be compared`);
-      if (now.bytes === null) return { reason: 'deleted', line: null, found: null, expected: null };
-      if (now.executable !== (entry.mode & 0o111) > 0)
-        return { reason: 'mode', line: null, found: null, expected: null };
+      if (now.bytes === null) return unparsed('deleted');
+      if (now.executable !== (entry.mode & 0o111) > 0) return unparsed('mode');
       return checker.compare({
         language,
         before: await original(entry),
@@ -56,25 +53,34 @@ export function scopeGuard(
   };
 }
 
+/** Out of scope whatever is in the file. */
+function unparsed(reason: ScopeReason): Compared {
+  return { fault: { reason, line: null, found: null, expected: null }, grammar: null };
+}
+
 /** The guard of a contract that names no symbols. */
-export const unlimited: ScopeGuard = { limits: () => false, check: () => Promise.resolve(null) };
+export const unlimited: ScopeGuard = {
+  limits: () => false,
+  check: () => Promise.resolve({ fault: null, grammar: null }),
+};
 
 /** What a verification says of each file whose symbols a contract names. `fileOf`: the candidate's, changed or not. */
 export async function scopeOf(
   contract: FrozenContract,
   guard: ScopeGuard,
-  fileOf: (path: RelPath) => ChangedFile,
+  fileOf: (path: RelPath) => Promise<ChangedFile>,
 ): Promise<readonly FileScope[]> {
   const found: FileScope[] = [];
   for (const { path, symbols } of contract.writable) {
     if (symbols === null) continue;
     const of = { path, symbols: [...symbols] };
     try {
-      const fault = await guard.check(path, fileOf(path));
+      const { fault, grammar } = await guard.check(path, await fileOf(path));
+      const by = grammar === null ? {} : { grammar };
       found.push(
         fault === null
-          ? { ...of, outcome: 'inside', reason: null, line: null, found: null, expected: null }
-          : { ...of, outcome: 'outside', ...fault },
+          ? { ...of, outcome: 'inside', reason: null, line: null, found: null, expected: null, ...by }
+          : { ...of, outcome: 'outside', ...fault, ...by },
       );
     } catch (error) {
       if (!ScopeUnavailable.is(error)) throw error;

@@ -17,7 +17,8 @@ const languageOf = (question: ScopeQuestion): ScopeLanguage =>
 
 async function answer(question: ScopeQuestion): Promise<ScopeReply> {
   try {
-    const parse = await (await loading)(languageOf(question));
+    const { parserFor } = await loading;
+    const parse = await parserFor(languageOf(question));
     return question.kind === 'outline'
       ? { kind: 'outline', outline: outline(parse, question.language, question.bytes) }
       : { kind: 'compare', fault: compare(parse, question.comparison) };
@@ -30,4 +31,4 @@ port.on('message', (question: ScopeQuestion) => {
   void answer(question).then(reply);
 });
 // One that can't be loaded ends the thread: it says why by its error.
-void loading.then(() => reply({ kind: 'ready' }));
+void loading.then(({ grammars }) => reply({ kind: 'ready', grammars }));

@@ -1,7 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import treeSitter from '@vscode/tree-sitter-wasm';
+import manifest from '@vscode/tree-sitter-wasm/package.json' with { type: 'json' };
 import type { Language, Node } from '@vscode/tree-sitter-wasm';
+import type { ScopeGrammar } from '../../protocol/contract.ts';
+import { sha256 } from '../../protocol/hash.ts';
 import { flatten, type FlatTree } from './flat-tree.ts';
 import { grammarFiles } from './grammar-files.ts';
 import type { ScopeLanguage } from './port.ts';
@@ -20,18 +23,28 @@ const pageBytes = 65_536;
 /** What the runtime asks for at its start, MiB. */
 const initialMiB = 32;
 
+/** A parser for each language, and what each is made of. */
+interface LoadedParser {
+  readonly parserFor: (language: ScopeLanguage) => Promise<SyntaxParser>;
+  readonly grammars: Readonly<Record<ScopeLanguage, ScopeGrammar>>;
+}
+
 /**
- * Loads the runtime from a folder; each grammar when it is first asked for. `mostMiB`: memory that it may take; the first
- * parser of a thread decides.
+ * Loads the runtime from a folder; each grammar when it is first asked for, from the bytes that were hashed at the start.
+ * `mostMiB`: memory that it may take; the first parser of a thread decides.
  */
-export async function loadParser(
-  folder: string,
-  mostMiB: number,
-): Promise<(language: ScopeLanguage) => Promise<SyntaxParser>> {
+export async function loadParser(folder: string, mostMiB: number): Promise<LoadedParser> {
   const read = (name: string): Promise<Uint8Array> => readFile(path.join(folder, name));
+  const runtime = await read(grammarFiles.runtime);
+  const grammars: Readonly<Record<ScopeLanguage, Uint8Array>> = {
+    python: await read(grammarFiles.python),
+    javascript: await read(grammarFiles.javascript),
+    typescript: await read(grammarFiles.typescript),
+    tsx: await read(grammarFiles.tsx),
+  };
   const pages = (mib: number): number => (mib * 1_048_576) / pageBytes;
   const module = {
-    wasmBinary: await read(grammarFiles.runtime),
+    wasmBinary: runtime,
     // Its own default may grow to 2 GiB.
     wasmMemory: new wasm.Memory({ initial: pages(initialMiB), maximum: pages(mostMiB) }),
     locateFile: (file: string) => path.join(folder, file),
@@ -55,9 +68,23 @@ export async function loadParser(
       tree.delete();
     }
   };
-  return async (name) => {
-    if (!languages.has(name)) languages.set(name, await treeSitter.Language.load(await read(grammarFiles[name])));
-    return parse;
+  const identity = { package: manifest.name, version: manifest.version, runtime: sha256(runtime) };
+  const grammarOf = (language: ScopeLanguage): ScopeGrammar => ({
+    ...identity,
+    language,
+    grammar: sha256(grammars[language]),
+  });
+  return {
+    grammars: {
+      python: grammarOf('python'),
+      javascript: grammarOf('javascript'),
+      typescript: grammarOf('typescript'),
+      tsx: grammarOf('tsx'),
+    },
+    parserFor: async (name) => {
+      if (!languages.has(name)) languages.set(name, await treeSitter.Language.load(grammars[name]));
+      return parse;
+    },
   };
 }
 

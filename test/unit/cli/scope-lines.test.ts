@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { ScopeReason, type FileScope } from '../../../src/protocol/contract.ts';
+import { ScopeReason, type FileScope, type ScopeGrammar } from '../../../src/protocol/contract.ts';
+import { sha256 } from '../../../src/protocol/hash.ts';
 import type { RelPath } from '../../../src/protocol/primitives.ts';
 import { verificationLines } from '../../../src/cli/format.ts';
 import { verificationView } from '../../fixtures/window-state.ts';
@@ -35,5 +36,15 @@ it('a verification says of each file whether it stayed within its symbols, and w
     '    in scope src/usage.py: only timestamp, new helper changed',
   );
   expect(lines({ outcome: 'not-checked', reason: null })[1]).toMatch(/scope not known .*nothing is known/);
+  const grammar: ScopeGrammar = {
+    package: '@vscode/tree-sitter-wasm',
+    version: '0.3.1',
+    language: 'python',
+    grammar: sha256('grammar'),
+    runtime: sha256('runtime'),
+  };
+  expect(lines({ outcome: 'inside', reason: null, grammar })[1]).toMatch(
+    / changed · compared by @vscode\/tree-sitter-wasm 0\.3\.1, python [0-9a-f]{12}$/,
+  );
   for (const reason of ScopeReason.options) expect(lines({ reason })[1]).toContain(reason.replaceAll('-', ' '));
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { CheckResult, ContractView } from '../../../src/protocol/contract.ts';
+import { sha256 } from '../../../src/protocol/hash.ts';
 import type { RelPath } from '../../../src/protocol/primitives.ts';
 import type { CandidateView, SessionView, VerificationView } from '../../../src/protocol/views.ts';
 import type { UnseenFile } from '../../../src/extension/window-state.ts';
@@ -69,6 +70,13 @@ describe('the evidence of a candidate, as one text', () => {
       line: 9,
       found: 'import re',
       expected: null,
+      grammar: {
+        package: '@vscode/tree-sitter-wasm',
+        version: '0.3.1',
+        language: 'python',
+        grammar: sha256('grammar'),
+        runtime: sha256('runtime'),
+      },
     };
     const spoiled = run([check()], {
       result: 'failed',
@@ -78,6 +86,7 @@ describe('the evidence of a candidate, as one text', () => {
     const shown = text(candidateView({ verdict: 'failed', verifications: [spoiled] }));
     expect(shown).toContain('✗ Cannot be accepted: it changes what the contract does not let it change.');
     expect(shown).toContain('✗ Scope of src/usage.py: outside of timestamp: line 9 is new, “import re”');
+    expect(shown).toMatch(/Compared by: @vscode\/tree-sitter-wasm 0\.3\.1, python [0-9a-f]{12}\n/);
     expect(shown).not.toContain('out of scope:');
     const named = { path: 'src/usage.py', symbols: scope.symbols, exists: true };
     const limited = { ...contract([]), contract: { ...contract([]).contract, writable: [named] } } as ContractView;
@@ -146,7 +155,7 @@ describe('the evidence of a candidate, as one text', () => {
     expect(unknown).toContain('The end of the sandbox');
     expect(unknown).toContain('Container stopped');
     expect(unknown).toContain('engine idle');
-    expect(unknown).toContain('The limit pids');
+    expect(unknown).toContain('Not in force: Processes.');
   });
 
   test('a baseline that this window does not have is not claimed', () => {

@@ -4,7 +4,7 @@ import type { ScopeLanguage } from '../../../src/server/scope/port.ts';
 import { loadParser } from '../../../src/server/scope/syntax-parser.ts';
 import { grammars } from '../../fixtures/scope.ts';
 
-const parserFor = await loadParser(grammars, 384);
+const { parserFor } = await loadParser(grammars, 384);
 
 /** `inside`, or `reason line: what is there`. */
 async function verdict(

@@ -5,7 +5,7 @@ import type { ScopeLanguage } from '../../../src/server/scope/port.ts';
 import { loadParser } from '../../../src/server/scope/syntax-parser.ts';
 import { grammars } from '../../fixtures/scope.ts';
 
-const parserFor = await loadParser(grammars, 384);
+const { parserFor } = await loadParser(grammars, 384);
 
 /** `kind name:line` of everything that can be named. */
 async function names(language: ScopeLanguage, text: string): Promise<string[]> {

@@ -1,14 +1,16 @@
+import { readFileSync } from 'node:fs';
 import { Script } from 'node:vm';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { compare } from '../../../src/server/scope/answer-scope.ts';
 import type { ScopeFault, ScopeLanguage } from '../../../src/server/scope/port.ts';
+import { sha256 } from '../../../src/protocol/hash.ts';
 import { ScopeUnavailable } from '../../../src/server/scope/port.ts';
 import { loadParser } from '../../../src/server/scope/syntax-parser.ts';
 import { maxScopeBytes } from '../../../src/server/scope/read-text.ts';
 import { grammars, scopeDesk } from '../../fixtures/scope.ts';
 
-const parserFor = await loadParser(grammars, 384);
+const { parserFor } = await loadParser(grammars, 384);
 
 async function fault(
   language: ScopeLanguage,
@@ -172,10 +174,30 @@ describe('the thread that parses', () => {
       names: { existing: ['f'], added: [] },
     });
     clearInterval(turning);
-    expect(found).toMatchObject({ reason: 'too-slow' });
+    expect(found).toMatchObject({ fault: { reason: 'too-slow' }, grammar: { language: 'python' } });
     expect(turns).toBeGreaterThan(1);
     expect(said).toEqual(['a file could not be parsed']);
     expect((await desk.outline('python', good)).ok).toBe(true);
+    await desk.dispose();
+  });
+
+  it('says by the hash of what it loaded which grammar compared, whatever came of it', async () => {
+    const desk = scopeDesk();
+    const names = { existing: ['f'], added: [] };
+    const installed = (name: string) => sha256(readFileSync(path.join(grammars, name)));
+    const { grammar } = await desk.compare({ language: 'python', before: good, after: good, names });
+    expect(grammar).toEqual({
+      package: '@vscode/tree-sitter-wasm',
+      version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+      language: 'python',
+      grammar: installed('tree-sitter-python.wasm'),
+      runtime: installed('tree-sitter.wasm'),
+    });
+    const script = { language: 'tsx', before: Buffer.from('f('), after: Buffer.from('f('), names } as const;
+    expect(await desk.compare(script)).toMatchObject({
+      fault: { reason: 'does-not-parse' },
+      grammar: { language: 'tsx', grammar: installed('tree-sitter-tsx.wasm') },
+    });
     await desk.dispose();
   });
 
@@ -191,7 +213,7 @@ describe('the thread that parses', () => {
       }),
     );
     const answers = await Promise.all(questions);
-    expect(answers.map((answer) => answer === null)).toEqual(answers.map((_, n) => n % 2 === 0));
+    expect(answers.map(({ fault }) => fault === null)).toEqual(answers.map((_, n) => n % 2 === 0));
     await desk.dispose();
     await expect(desk.outline('python', good)).rejects.toThrow(ScopeUnavailable);
   });
@@ -212,8 +234,22 @@ describe('the thread that parses', () => {
     const desk = scopeDesk({ program: path.join(import.meta.dirname, '../../fixtures/bad-peers/dying-thread.mjs') });
     const names = { existing: ['f'], added: [] };
     expect(await desk.compare({ language: 'python', before: good, after: good, names })).toMatchObject({
-      reason: 'parser-failed',
+      fault: { reason: 'parser-failed' },
+      grammar: null,
     });
+    await desk.dispose();
+  });
+
+  it('that prints waits for nobody; the beginning of what it printed is in the log, and no more', async () => {
+    const said: string[] = [];
+    const desk = scopeDesk({
+      program: path.join(import.meta.dirname, '../../fixtures/bad-peers/chatty-thread.mjs'),
+      log: (_level, _message, facts) => said.push(String(facts?.['said'])),
+    });
+    // It answers nothing before everything that it printed was read.
+    expect(await desk.outline('python', good)).toMatchObject({ fault: { reason: 'parser-failed' } });
+    expect(said.map((text) => text.length)).toEqual([4_000]);
+    expect(said[0]).toContain('a reason');
     await desk.dispose();
   });
 });

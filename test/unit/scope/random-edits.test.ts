@@ -50,7 +50,7 @@ const names: fc.Arbitrary<ScopeNames> = fc.constantFrom(
 /** Said of a file that is not read at all: allowed for any input, wanted for none. */
 const unread = new Set(['does-not-parse', 'ambiguous', 'unreadable', 'encoding']);
 
-const parserFor = await loadParser(grammars, 384);
+const { parserFor } = await loadParser(grammars, 384);
 const judge = async (language: ScopeLanguage, before: string, after: string, wanted: ScopeNames): Promise<string> => {
   const question = { language, before: Buffer.from(before), after: Buffer.from(after), names: wanted };
   const fault = compare(await parserFor(language), question);
