@@ -57,6 +57,8 @@ export function endOf(end: CommandEnd): string {
       return `failed with ${end.area} full`;
     case 'pids':
       return 'failed at the limit of processes';
+    case 'hoard':
+      return end.of === 'sockets' ? 'held too many sockets, or too much in them' : 'held too many file locks';
     case 'cancelled':
       return 'cancelled';
     case 'spawn-failed':

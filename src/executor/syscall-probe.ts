@@ -17,6 +17,11 @@ const calls: Readonly<Record<string, readonly [number: number, ...args: number[]
   userfaultfd: [323, 0xffff_ffff], // EINVAL
   mount: [165, 0, 0, 0, 0, 0], // EFAULT or EPERM
   unshare_user: [272, 0x1000_0000], // would succeed
+  // IPv4 speaks TCP and UDP only: what waits in the others is told nowhere (kernel-hoard.ts).
+  mptcp: [41, 2, 1, 262], // would succeed, or EPROTONOSUPPORT
+  sctp: [41, 2, 1, 132],
+  icmp: [41, 2, 2, 1], // EACCES
+  udplite: [41, 2, 2, 136],
   clone3: [435, 0, 0], // must be ENOSYS, so that callers fall back to clone
   /** The positive control: allowed, so a filter that refuses everything is seen too. */
   getpid: [39],

@@ -4,6 +4,7 @@ import { isAbsolute, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { CommandEnd } from '../protocol/contract.ts';
 import { dependencyPaths, insidePaths, workerId } from '../protocol/executor.ts';
+import { hoardBounds, hoarded, type Hoarded } from './kernel-hoard.ts';
 import { sweepWorkers } from './process-table.ts';
 import { fullArea, type ResourceMeter } from './resource-meter.ts';
 import { clearWritableAreas } from './writable-areas.ts';
@@ -64,6 +65,7 @@ export interface RunningCommand {
 type Stop =
   | { readonly kind: 'timeout' }
   | { readonly kind: 'overflow' }
+  | { readonly kind: 'hoard'; readonly of: Hoarded }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'kernel-silent' };
 
@@ -92,6 +94,10 @@ export function runWorker(command: WorkerCommand, meter: ResourceMeter): Running
     setTimeout(() => giveUp({ kind: 'unknown', reason: 'not-ended' }), goneMs).unref();
   };
   const deadline = setTimeout(() => endAll({ kind: 'timeout' }), command.timeoutMs);
+  const looks = setInterval(() => {
+    const of = hoarded();
+    if (of !== null) endAll({ kind: 'hoard', of });
+  }, hoardBounds.everyMs);
 
   const launched = launch(command);
   const child = launched.child;
@@ -106,6 +112,7 @@ export function runWorker(command: WorkerCommand, meter: ResourceMeter): Running
   const finish = async (end: ProcessEnd): Promise<WorkerResult> => {
     exited = true;
     clearTimeout(deadline);
+    clearInterval(looks);
     const durationMs = performance.now() - started;
     // A sweep that still went on would end the next command.
     await stopping;
@@ -165,6 +172,8 @@ function commandEnd(
       return { kind: 'timeout', afterMs: command.timeoutMs };
     case 'overflow':
       return { kind: 'overflow', limitBytes: command.captureBytes };
+    case 'hoard':
+      return stopped;
     case 'cancelled':
       return { kind: 'cancelled' };
     case 'kernel-silent':

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { chmodSync, lchownSync, lstatSync, readdirSync, renameSync, rmdirSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { insidePaths, workerId } from '../protocol/executor.ts';
@@ -26,9 +27,11 @@ export function clearWritableAreas(): void {
 
 /**
  * Without the capabilities to ignore rights, a folder is first taken over (chown, then chmod). Its folders are moved up
- * before they are emptied in turn: a path of a thousand levels can't be named.
+ * before they are emptied in turn: a path of a thousand levels can't be named. Under names that no command could know
+ * and take, or what it left could not be moved out of the way.
  */
 function empty(top: string): void {
+  const prefix = `.escrow-${randomBytes(16).toString('hex')}`;
   let moved = 0;
   const waiting = [top];
   for (let folder = waiting.pop(); folder !== undefined; folder = waiting.pop()) {
@@ -42,7 +45,7 @@ function empty(top: string): void {
       lchownSync(path, 0, 0);
       chmodSync(path, 0o700);
       moved += 1;
-      const above = join(top, `.escrow-${process.pid}-${moved}`);
+      const above = join(top, `${prefix}-${moved}`);
       renameSync(path, above);
       waiting.push(above);
     }

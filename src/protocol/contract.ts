@@ -227,6 +227,8 @@ export const CommandEnd = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('no-space'), area: z.string() }),
   /** Failed after the process limit had refused it a process or thread. */
   z.strictObject({ kind: z.literal('pids') }),
+  /** Ended since it had the kernel keep more of these than may be; no limit of a container counts them. */
+  z.strictObject({ kind: z.literal('hoard'), of: z.enum(['sockets', 'locks']) }),
   z.strictObject({ kind: z.literal('cancelled') }),
   z.strictObject({ kind: z.literal('spawn-failed'), errno: z.string() }),
   z.strictObject({ kind: z.literal('unknown'), reason: z.string() }),

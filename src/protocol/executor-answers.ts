@@ -51,6 +51,7 @@ const Ending: Shape<CommandEnd> = byKind('kind', {
   oom: object({ kind: literal('oom') }),
   'no-space': object({ kind: literal('no-space'), area: words }),
   pids: object({ kind: literal('pids') }),
+  hoard: object({ kind: literal('hoard'), of: oneOf(['sockets', 'locks']) }),
   cancelled: object({ kind: literal('cancelled') }),
   'spawn-failed': object({ kind: literal('spawn-failed'), errno: words }),
   unknown: object({ kind: literal('unknown'), reason: words }),

@@ -146,6 +146,23 @@ time.sleep(60)`;
     output.destroy();
   });
 
+  it('[6] is told as well where a command made itself as good as the supervisor, which the kernel lets it do', async () => {
+    // Processes far smaller than the supervisor that hold what no process is charged with.
+    const hoard = python(
+      'hoard',
+      `import os
+open("/proc/self/oom_score_adj", "w").write("0")
+while True: os.posix_fallocate(os.memfd_create("hoard"), 0, 32 << 20)`,
+      { timeoutS: 600 },
+    );
+    const sandbox = await bench.provision({ ...files, commands: [hoard] });
+    await expect(sandbox.run('hoard')).rejects.toMatchObject({ code: 'channel' });
+    const stop = await bench.service.kill(sandbox.engineId);
+    expect(stop).toMatchObject({ kind: 'stopped', exitCode: 137, oomKilled: docker });
+    if (docker) expect(stop).toMatchObject({ oom: { eventsWhole: true, ended: true } });
+    expect(await sandbox.collect()).toMatchObject({ state: 'none', files: [] });
+  });
+
   it('[6=] is not said of one that was only killed (control), nor of one that outlived the shortage of a command', async () => {
     const hog = python('hog', 'held = []\nwhile True: held.append(b"x" * (1 << 24))');
     const sandbox = await bench.provision({ ...files, commands: [hog] });

@@ -85,6 +85,13 @@ for where in ("/tmp", "/home/worker", "/dev/shm", "/workspace/cache"):
     os.symlink("/etc", "link")
 print("left")`,
   ),
+  python(
+    'takes-names',
+    `import os
+for number in [p for p in os.listdir("/proc") if p.isdigit()]:
+    for n in range(1, 4): open("/tmp/.escrow-%s-%d" % (number, n), "w").close()
+os.makedirs("/tmp/!first/within")`,
+  ),
   command('look', ['sh', '-c', 'ls -A /tmp /home/worker /dev/shm; ls -Ab /workspace/cache | wc -l']),
 ];
 
@@ -195,6 +202,10 @@ describe('what a command leaves behind', () => {
   it('[42+] is no file outside scratch, however it is named, nested or locked', async () => {
     expect(shown(await run('leave'))).toBe('left\n');
     expect(shown(await run('look'))).toBe('/dev/shm:\n\n/home/worker:\n\n/tmp:\n3\n');
+  });
+  it('[42] is no name that would have to be free for that', async () => {
+    expect((await run('takes-names')).end).toEqual({ kind: 'exit', code: 0 });
+    expect(shown(await run('look'))).toMatch(/\/tmp:\n\d+\n$/);
   });
   it('[23] has no input to wait for', async () => {
     expect(shown(await run('stdin'))).toBe("''\n");

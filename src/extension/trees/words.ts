@@ -342,6 +342,8 @@ export function endWords(end: CommandEnd, t: Localize): string {
       return t('failed with {0} full', end.area);
     case 'pids':
       return t('failed at the limit of processes');
+    case 'hoard':
+      return end.of === 'sockets' ? t('held too many sockets, or too much in them') : t('held too many file locks');
     case 'cancelled':
       return t('cancelled');
     case 'spawn-failed':

@@ -64,6 +64,10 @@ export function endLine(end: CommandEnd): string {
       return `[failed: no room left in ${end.area}]`;
     case 'pids':
       return '[failed: too many processes or threads]';
+    case 'hoard':
+      return end.of === 'sockets'
+        ? '[stopped: too many sockets, or too much unread in them]'
+        : '[stopped: too many file locks]';
     case 'cancelled':
       return '[cancelled]';
     case 'spawn-failed':

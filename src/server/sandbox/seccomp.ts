@@ -6,7 +6,7 @@ import source from './seccomp.json' with { type: 'json' };
 /**
  * The system calls that processes in a sandbox may make: the container engine's default profile (moby's, data under the
  * Apache License 2.0) for our four capabilities, without io_uring, ptrace, SysV IPC, POSIX queues, keyrings, memfd_secret
- * and 32-bit calls, and with no socket family but UNIX, IPv4, IPv6 and the routing part of netlink.
+ * and 32-bit calls, and with no socket family but UNIX, IPv4 and IPv6 (TCP and UDP) and the routing part of netlink.
  */
 const Profile = z.looseObject({
   defaultAction: z.literal('SCMP_ACT_ERRNO'),

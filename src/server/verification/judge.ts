@@ -25,6 +25,7 @@ export type CheckReason =
   | 'oom'
   | 'no-space'
   | 'pids'
+  | 'hoard'
   | 'cancelled'
   | `spawn-failed-${string}`
   | 'unknown-end'
@@ -100,6 +101,7 @@ function endReason(end: CommandEnd): CheckReason | null {
     case 'oom':
     case 'no-space':
     case 'pids':
+    case 'hoard':
     case 'cancelled':
       return end.kind;
     case 'spawn-failed':
