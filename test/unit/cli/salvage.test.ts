@@ -56,38 +56,34 @@ afterEach(async () => {
   await rm(outside, { recursive: true, force: true });
 });
 
-it(
-  'it is listed, newest first, and written into a new folder with its log and a record',
-  { timeout: 60_000 },
-  async () => {
-    const listed = await cli('salvage');
-    expect(listed).toMatchObject({
-      code: 0,
-      value: {
-        more: false,
-        containers: [
-          { engineId: partly, fault: 'no room', files: 3, lost: 1 },
-          { engineId: whole, at: 1000, fault: null, paths: ['src/a.py', 'run.sh'] },
-        ],
-      },
-    });
-    expect((await cli('salvage', '--limit', '1')).value).toMatchObject({ more: true, containers: [{}] });
-    expect((await cli('salvage', 'show', 'f1')).value).toMatchObject({
-      container: { engineId: whole },
-      files: [{ path: 'src/a.py', mode: 0o644, artefact: { size: 4 } }, { path: 'run.sh' }],
-    });
-    const written = await cli('salvage', 'write', 'escrow-attempt-att_1', '--into', 'out');
-    const folder = path.join(outside, 'out');
-    expect(written).toMatchObject({ code: 0, value: { folder, files: [{ notWritten: null }, { notWritten: null }] } });
-    expect(readdirSync(folder).toSorted()).toEqual(['audit-log.ndjson', 'files', 'salvage.json']);
-    expect(readFileSync(path.join(folder, 'files/src/a.py'), 'utf8')).toBe('new\n');
-    expect(JSON.parse(readFileSync(path.join(folder, 'salvage.json'), 'utf8'))).toMatchObject({
-      container: { engineId: whole },
-    });
-  },
-);
+it('it is listed, newest first, and written into a new folder with its log and a record', async () => {
+  const listed = await cli('salvage');
+  expect(listed).toMatchObject({
+    code: 0,
+    value: {
+      more: false,
+      containers: [
+        { engineId: partly, fault: 'no room', files: 3, lost: 1 },
+        { engineId: whole, at: 1000, fault: null, paths: ['src/a.py', 'run.sh'] },
+      ],
+    },
+  });
+  expect((await cli('salvage', '--limit', '1')).value).toMatchObject({ more: true, containers: [{}] });
+  expect((await cli('salvage', 'show', 'f1')).value).toMatchObject({
+    container: { engineId: whole },
+    files: [{ path: 'src/a.py', mode: 0o644, artefact: { size: 4 } }, { path: 'run.sh' }],
+  });
+  const written = await cli('salvage', 'write', 'escrow-attempt-att_1', '--into', 'out');
+  const folder = path.join(outside, 'out');
+  expect(written).toMatchObject({ code: 0, value: { folder, files: [{ notWritten: null }, { notWritten: null }] } });
+  expect(readdirSync(folder).toSorted()).toEqual(['audit-log.ndjson', 'files', 'salvage.json']);
+  expect(readFileSync(path.join(folder, 'files/src/a.py'), 'utf8')).toBe('new\n');
+  expect(JSON.parse(readFileSync(path.join(folder, 'salvage.json'), 'utf8'))).toMatchObject({
+    container: { engineId: whole },
+  });
+});
 
-it('what can’t be written is told by name, and the rest is written', { timeout: 60_000 }, async () => {
+it('what can’t be written is told by name, and the rest is written', async () => {
   await writeFile(blobOf('ok\n'), 'damaged');
   const written = await cli('salvage', 'write', 'last', '--into', 'out');
   expect(written.code).toBe(1);
@@ -102,18 +98,14 @@ it('what can’t be written is told by name, and the rest is written', { timeout
   expect(readdirSync(path.join(outside, 'out/files'))).toEqual(['OK.PY']);
 });
 
-it(
-  'nothing is written into a folder that has something, nor without a folder or an id',
-  { timeout: 60_000 },
-  async () => {
-    await writeFile(path.join(outside, 'mine'), 'mine');
-    const full = await cli('salvage', 'write', 'f1', '--into', '.');
-    expect([full.code, errorOf(full).code]).toEqual([4, 'UnsafePath']);
-    expect((await cli('salvage', 'write', 'f1')).code).toBe(2);
-    expect((await cli('salvage', 'write', '--into', 'out')).code).toBe(2);
-    const both = await cli('salvage', 'write', 'f', '--into', 'out');
-    expect([both.code, errorOf(both).message]).toEqual([2, expect.stringContaining('2 salvaged containers')]);
-    expect(existsSync(path.join(outside, 'out'))).toBe(false);
-    expect(readdirSync(outside)).toEqual(['mine']);
-  },
-);
+it('nothing is written into a folder that has something, nor without a folder or an id', async () => {
+  await writeFile(path.join(outside, 'mine'), 'mine');
+  const full = await cli('salvage', 'write', 'f1', '--into', '.');
+  expect([full.code, errorOf(full).code]).toEqual([4, 'UnsafePath']);
+  expect((await cli('salvage', 'write', 'f1')).code).toBe(2);
+  expect((await cli('salvage', 'write', '--into', 'out')).code).toBe(2);
+  const both = await cli('salvage', 'write', 'f', '--into', 'out');
+  expect([both.code, errorOf(both).message]).toEqual([2, expect.stringContaining('2 salvaged containers')]);
+  expect(existsSync(path.join(outside, 'out'))).toBe(false);
+  expect(readdirSync(outside)).toEqual(['mine']);
+});

@@ -1,9 +1,10 @@
 // The bytes that a collection brings go into the store as they come: what it takes of the Kernel's memory does not grow
 // with the candidate.
-import { spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 
 const mebibyte = 1024 * 1024;
@@ -20,8 +21,8 @@ afterEach(() => {
 it.each([
   ['channel', 'complete'],
   ['exec', '8 files'],
-])('of 400 MiB by %s takes less than 32 MiB of memory', (way, state) => {
-  const { stdout, stderr } = spawnSync(process.execPath, [program, home, way], { encoding: 'utf8' });
+])('of 400 MiB by %s takes less than 32 MiB of memory', async (way, state) => {
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, [program, home, way]);
   expect(stderr).toBe('');
   const seen = JSON.parse(stdout) as { readonly peak: number };
   // Two kinds of files, each four times.
