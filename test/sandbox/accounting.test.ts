@@ -160,7 +160,7 @@ while True: os.posix_fallocate(os.memfd_create("hoard"), 0, 32 << 20)`,
     const stop = await bench.service.kill(sandbox.engineId);
     expect(stop).toMatchObject({ kind: 'stopped', exitCode: 137, oomKilled: docker });
     if (docker) expect(stop).toMatchObject({ oom: { eventsWhole: true, ended: true } });
-    expect(await sandbox.collect()).toMatchObject({ state: 'none', files: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'none', files: [] });
   });
 
   it('[6=] is not said of one that was only killed (control), nor of one that outlived the shortage of a command', async () => {

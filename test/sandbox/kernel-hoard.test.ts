@@ -2,7 +2,7 @@
 // program in a plain container, where it holds more than is allowed here.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox } from '../../src/server/sandbox/port.ts';
-import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
+import { collect, file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
 const hoards = {
   tcp: `import socket
@@ -93,6 +93,6 @@ describe('what no limit of a container counts', () => {
   it('[11=] is not said of a command that holds some, also after all of those', async () => {
     const { end, output } = await sandbox.run('within');
     expect([end, textOf(output)]).toEqual([{ kind: 'exit', code: 0 }, 'held\n']);
-    expect(await sandbox.collect()).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
+    expect(await collect(sandbox)).toMatchObject({ state: 'complete', equalsAudit: true, violations: [] });
   });
 });
