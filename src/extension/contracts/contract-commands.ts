@@ -7,6 +7,8 @@ import { withImage } from '../images/image-commands.ts';
 import { showInformation } from '../messages.ts';
 import { progressWords } from '../progress-words.ts';
 import { isRow } from '../tree-argument.ts';
+import { runReasonWords } from '../trees/run-words.ts';
+import type { TreeWords } from '../trees/tree-node.ts';
 import { shortDigest } from '../trees/words.ts';
 import { visible, visibleLines, withoutIcons } from '../visible-text.ts';
 import type { CommandTable, WindowParts } from '../window-parts.ts';
@@ -100,11 +102,10 @@ function logBaseline(baseline: BaselineView, log: vscode.LogOutputChannel): void
 }
 
 /** Throws EscrowError BaselineNotDiscriminating with what the checks did, unless they can tell broken from fixed. */
-export function requireDiscriminating(baseline: BaselineView): void {
+export function requireDiscriminating(baseline: BaselineView, words: TreeWords): void {
   if (baseline.result === 'discriminates') return;
   const incomplete = baseline.result === 'incomplete';
-  // Codes with what they are about: `utc: declared-fail-but-passed`.
-  const problems = baseline.problems.map((problem) => problem.replaceAll('-', ' ')).join('; ');
+  const problems = baseline.problems.map((problem) => runReasonWords(problem, words)).join('; ');
   throw windowFault(
     'BaselineNotDiscriminating',
     incomplete
@@ -235,8 +236,14 @@ export function contractCommands(parts: WindowParts): CommandTable {
     [commands.newContractFromSelection]: async () => {
       const editor = vscode.window.activeTextEditor;
       if (editor === undefined || editor.document.uri.scheme !== 'file') return;
-      const folder = await chooseFolder(editor.document.uri);
-      if (folder === undefined) return;
+      const folder = vscode.workspace.getWorkspaceFolder(editor.document.uri);
+      if (folder === undefined) {
+        throw windowFault(
+          'InvalidContract',
+          vscode.l10n.t('This file is in no folder of this window.'),
+          vscode.l10n.t('Open the folder of its git repository first.'),
+        );
+      }
       const { start, end } = editor.selection;
       const file = path.relative(folder.uri.fsPath, editor.document.uri.fsPath).split(path.sep).join('/');
       const lines =
@@ -276,7 +283,7 @@ export function contractCommands(parts: WindowParts): CommandTable {
       await parts.ensureConnected();
       const frozen = await link.request('contract/freeze', { path: uri.fsPath });
       const baseline = await runBaseline(parts, frozen);
-      requireDiscriminating(baseline);
+      requireDiscriminating(baseline, parts.words);
       showInformation(
         vscode.l10n.t('The baseline discriminates: {0} checks did what the contract says.', baseline.checks.length),
       );

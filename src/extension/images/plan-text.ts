@@ -72,7 +72,10 @@ export function planText(plan: ImagePlan, t: Localize): string {
       const bytes = artefact.sizeBytes === null ? '' : `, ${sizeWords(artefact.sizeBytes)}`;
       lines.push(
         `   ${visible(artefact.name)} ${visible(artefact.version)}${bytes}`,
-        ...artefact.hashes.map((hash) => `     ${visible(hash)}`),
+        ...(artefact.hashes.length > 1 ? [`     ${t('with one of these hashes:')}`] : []),
+        ...artefact.hashes.map((hash) =>
+          artefact.hashes.length > 1 ? `       ${visible(hash)}` : `     ${t('with the hash {0}', visible(hash))}`,
+        ),
       );
     }
   }

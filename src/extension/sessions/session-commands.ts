@@ -102,7 +102,7 @@ export function sessionCommands(parts: WindowParts): CommandTable {
       if (model === undefined) return;
       await vscode.commands.executeCommand(`${views.sessions}.focus`);
       const baseline = frozen.baseline?.result === 'discriminates' ? frozen.baseline : await runBaseline(parts, frozen);
-      requireDiscriminating(baseline);
+      requireDiscriminating(baseline, parts.words);
       const started = await withImage(parts, frozen.digest, () =>
         startWithinBudget({ digest: frozen.digest, root: frozen.root, ...model }, frozen.contract.title),
       );

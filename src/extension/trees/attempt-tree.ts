@@ -3,6 +3,7 @@ import type { ActivityItem, AttemptView, LiveInference, SessionView } from '../.
 import { commands } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { candidateNode } from './candidate-tree.ts';
+import { limitValueWords, limitWords } from './limit-words.ts';
 import { contextWords, node, spinning, type Icon, type TreeNode, type TreeWords } from './tree-node.ts';
 import {
   factWords,
@@ -167,16 +168,17 @@ function limitsNode(attempt: AttemptView, { t }: TreeWords): TreeNode | null {
     children: attempt.limits.map((limit) =>
       node({
         id: `${attempt.id}/limits/${limit.name}`,
-        label: visible(limit.name, 80),
-        description: visible(limit.wanted, 120),
+        label: limitWords(limit.name, t),
+        description: limitValueWords(limit.name, limit.wanted, t),
         tooltip: [
+          visible(limit.name, 80),
           t('Wanted: {0}', visible(limit.wanted)),
           t('Seen inside: {0}', limit.inside === null ? t('not readable') : visible(limit.inside)),
           t('Seen outside: {0}', limit.outside === null ? t('not readable') : visible(limit.outside)),
         ].join('\n'),
         spoken: [
-          visible(limit.name, 80),
-          visible(limit.wanted, 120),
+          limitWords(limit.name, t),
+          limitValueWords(limit.name, limit.wanted, t),
           limit.inForce ? t('in force') : t('not in force'),
         ].join(', '),
         icon: limit.inForce ? { id: 'check', tone: 'good' } : { id: 'error', tone: 'bad' },

@@ -11,6 +11,7 @@ import { commands } from '../ids.ts';
 import { candidateActions } from '../review/candidate-actions.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { contextWords, node, type Icon, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';
+import { runReasonWords } from './run-words.ts';
 import { isScopeReason, scopeWords } from './scope-words.ts';
 import { checkWords, integrationReasonWords, integrationWords, shortDigest, verdictWords } from './words.ts';
 
@@ -103,7 +104,7 @@ function verificationNode(verification: VerificationView, words: TreeWords): Tre
     label: t('Verification'),
     description: `${look.words} · ${time(verification.at)}`,
     tooltip:
-      verification.reasons.map((reason) => visible(reason, 300)).join('\n') ||
+      verification.reasons.map((reason) => runReasonWords(reason, words)).join('\n') ||
       t('In a fresh sandbox, on exactly these bytes.'),
     icon: look.icon,
     collapsible: verification.checks.length + verification.scope.length + others.length === 0 ? 'no' : 'expanded',
@@ -111,7 +112,8 @@ function verificationNode(verification: VerificationView, words: TreeWords): Tre
       ...others.map((reason, index) =>
         node({
           id: `${verification.runId}/reason/${index}`,
-          label: visible(reason.replaceAll('-', ' '), 160),
+          label: runReasonWords(reason, words),
+          tooltip: visible(reason, 500),
           icon: { id: 'warning', tone: 'warning' },
         }),
       ),

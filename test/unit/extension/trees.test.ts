@@ -254,7 +254,7 @@ describe('the Sessions view', () => {
     const tree = rows(
       windowState(sessionView({ candidates: [candidateView({ verdict: 'failed', verifications: [run] })] })),
     );
-    expect(rowOf(tree, 'files changed').icon?.id).toBe('warning');
+    expect(rowOf(tree, 'changed while the checks ran: src/usage.py').icon?.id).toBe('warning');
   });
 
   test('a verification says of each file whether it stayed within its symbols, and where not', () => {
@@ -332,11 +332,11 @@ describe('the Sessions view', () => {
     const limit = { name: 'pids', wanted: '64', inside: '64', outside: '64' };
     const limits = [
       { ...limit, inForce: true },
-      { ...limit, name: 'memory', inForce: false },
+      { ...limit, name: 'memory', wanted: String(2 * 1024 ** 3), inForce: false },
     ];
     const tree = rows(windowState(sessionView({ attempts: [attemptView({ limits })] })));
-    expect(rowOf(tree, 'pids').spoken).toBe('pids, 64, in force');
-    expect(rowOf(tree, 'memory').spoken).toBe('memory, 64, not in force');
+    expect(rowOf(tree, 'Processes').spoken).toBe('Processes, 64, in force');
+    expect(rowOf(tree, 'Memory').spoken).toBe('Memory, 2.0 GiB, not in force');
     const health = healthTree(windowState(sessionView(), { status: { value: kernelStatus(), at: 60 } }), words);
     expect(rowOf(health, 'Container engine').spoken).toBe('Container engine, ok, docker, 20.10');
   });

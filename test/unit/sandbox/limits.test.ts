@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { InsideReport, ProcessReport } from '../../../src/protocol/executor-answers.ts';
 import type { InspectedContainer } from '../../../src/server/sandbox/engine.ts';
+import { limitWords } from '../../../src/extension/trees/limit-words.ts';
 import { readBack } from '../../../src/server/sandbox/limits.ts';
 import { bounded, capabilityMask, createOptions } from '../../../src/server/sandbox/profile.ts';
 
@@ -73,6 +74,13 @@ const missing = (inside: Partial<InsideReport> = {}, told: Partial<Outside['host
 describe('limits that are read back', () => {
   it('are in force where both sides say so (control)', () => {
     expect(missing()).toEqual([]);
+  });
+
+  it('have words in the window, each', () => {
+    const names = readBack(bounded, 2, well, outside).map(({ name }) => name);
+    expect(names.length).toBeGreaterThan(30);
+    const t = (message: string, ...args: readonly unknown[]) => message.replace('{0}', String(args[0]));
+    expect(names.filter((name) => limitWords(name, t) === name && !/^(?:ulimit |IPC )/.test(name))).toEqual([]);
   });
 
   const rights = (mask: string) => ({ ...worker.capabilities, effective: mask });
