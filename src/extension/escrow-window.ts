@@ -4,6 +4,7 @@ import * as vscode from 'vscode';
 import { EscrowError } from '../protocol/errors.ts';
 import { windowFault } from './fault-words.ts';
 import { homePath } from '../protocol/home.ts';
+import type { SessionId } from '../protocol/primitives.ts';
 import { productVersion } from '../protocol/version.ts';
 import { tellAway } from './away-message.ts';
 import { setKey } from './context-key.ts';
@@ -21,6 +22,7 @@ import { kernelCommands } from './kernel/kernel-commands.ts';
 import { KernelHeartbeat } from './kernel/kernel-heartbeat.ts';
 import { KernelLink } from './kernel/kernel-link.ts';
 import { KernelObserver } from './kernel/kernel-observer.ts';
+import { Refresher } from './kernel/refresher.ts';
 import { showError, showInformation } from './messages.ts';
 import { Operations } from './operations.ts';
 import { possibleActions } from './possible-actions.ts';
@@ -87,10 +89,12 @@ async function inGitRepository(folder: string): Promise<boolean> {
   }
 }
 
+/** The folders of this window on this machine, as it names them and, where a link leads there, as the Kernel does. */
 function localFolders(): readonly string[] {
-  return (vscode.workspace.workspaceFolders ?? [])
+  const named = (vscode.workspace.workspaceFolders ?? [])
     .filter((folder) => folder.uri.scheme === 'file')
     .map((folder) => folder.uri.fsPath);
+  return [...new Set([...named, ...named.map(realPath)])];
 }
 
 /** What stands in the way of asking a Kernel anything, the first thing first. */
@@ -108,6 +112,8 @@ export class EscrowWindow implements vscode.Disposable {
   readonly #link: KernelLink;
   readonly #presence: Presence;
   readonly #disposables: vscode.Disposable[] = [];
+  #folders = localFolders();
+  #looks = 0;
   #closed = false;
 
   static async open(context: vscode.ExtensionContext): Promise<EscrowWindow> {
@@ -115,7 +121,8 @@ export class EscrowWindow implements vscode.Disposable {
     const missing = await whatIsMissing();
     store.update({ missing });
     const window = new EscrowWindow(context, store);
-    if (missing === 'nothing' || missing === 'git') window.#link.start();
+    // Once more: what changed before anybody listened is not told.
+    window.#begin(store);
     return window;
   }
 
@@ -173,6 +180,11 @@ export class EscrowWindow implements vscode.Disposable {
       if (EscrowError.is(error, 'NoKernel')) return;
       log.warn(`${what}: ${error instanceof Error ? error.message : String(error)}`);
     };
+    // A burst of events costs the sandbox one look, or two.
+    const documents = new Refresher<SessionId>(
+      (session) => workspaceFiles.sessionChanged(session),
+      (session, error) => logError(`documents of ${session}`, error),
+    );
     const observer = new KernelObserver({
       store,
       link,
@@ -185,9 +197,7 @@ export class EscrowWindow implements vscode.Disposable {
         const sessions = new Set(
           [...store.state.sessions.keys()].filter((id) => events.some(({ stream }) => stream.endsWith(id))),
         );
-        for (const session of sessions) {
-          workspaceFiles.sessionChanged(session).catch((error: unknown) => logError(`documents of ${session}`, error));
-        }
+        for (const session of sessions) void documents.refresh(session);
       },
       onAway: (summary) => void tellAway(summary),
       onControlLost: (session, by) => {
@@ -211,7 +221,7 @@ export class EscrowWindow implements vscode.Disposable {
     statusBar.show();
 
     const render = (state: WindowState): void => {
-      sessionsView.show(sessionTree(state, localFolders(), words));
+      sessionsView.show(sessionTree(state, this.#folders, words));
       modelsView.show(modelsTree(state, words));
       healthView.show(healthTree(state, words));
       sessionsView.view.message = viewMessage(state, words, 'sessions');
@@ -254,6 +264,7 @@ export class EscrowWindow implements vscode.Disposable {
       observer,
       operations,
       review,
+      unseen,
       evidence,
       texts,
       words,
@@ -298,6 +309,8 @@ export class EscrowWindow implements vscode.Disposable {
     });
     this.#presence.start();
 
+    // "Initialize Repository", or a terminal.
+    const repositories = vscode.workspace.createFileSystemWatcher('**/.git', false, true, false);
     this.#disposables.push(
       store.onChange(scheduleRender),
       review.onDidChange(scheduleRender),
@@ -315,6 +328,9 @@ export class EscrowWindow implements vscode.Disposable {
       greyStaleRows(() => vscode.l10n.t('Not current')),
       vscode.workspace.onDidGrantWorkspaceTrust(() => this.#begin(store)),
       vscode.workspace.onDidChangeWorkspaceFolders(() => this.#begin(store)),
+      repositories,
+      repositories.onDidCreate(() => this.#begin(store)),
+      repositories.onDidDelete(() => this.#begin(store)),
       vscode.workspace.onDidChangeConfiguration((event) => {
         void this.#configurationChanged(event, store);
       }),
@@ -355,8 +371,13 @@ export class EscrowWindow implements vscode.Disposable {
     for (const disposable of this.#disposables.splice(0).toReversed()) disposable.dispose();
   }
 
+  /** Looks what is missing now, and connects where nothing is that a Kernel needs. */
   #begin(store: StateStore): void {
+    const look = ++this.#looks;
+    this.#folders = localFolders();
     void whatIsMissing().then((missing) => {
+      // A later look has begun, and sees more.
+      if (look !== this.#looks || this.#closed) return;
       store.update({ missing });
       if (missing === 'nothing' || missing === 'git') this.#link.start();
     });

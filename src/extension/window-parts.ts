@@ -7,10 +7,11 @@ import type { KernelObserver } from './kernel/kernel-observer.ts';
 import type { Operations } from './operations.ts';
 import type { EvidenceDocuments } from './review/evidence-documents.ts';
 import type { ReviewEditor } from './review/review-editor.ts';
+import type { UnseenWatch } from './review/unseen-watch.ts';
 import type { TreeWords } from './trees/tree-node.ts';
 import type { StateStore } from './window-state.ts';
 
-/** What commands work with; built and owned by `extension.ts`. */
+/** What commands work with; built and owned by `escrow-window.ts`. */
 export interface WindowParts {
   readonly context: vscode.ExtensionContext;
   readonly log: vscode.LogOutputChannel;
@@ -20,6 +21,7 @@ export interface WindowParts {
   readonly observer: KernelObserver;
   readonly operations: Operations;
   readonly review: ReviewEditor;
+  readonly unseen: UnseenWatch;
   readonly evidence: EvidenceDocuments;
   readonly texts: PlainTexts;
   readonly words: TreeWords;

@@ -1,5 +1,5 @@
 // Deciding about a candidate: what a stray key can't do, what the keyboard alone can, what hostile bytes look like.
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { prepareContract, startSession as startOver, turns, verified } from '../fixtures/journey.ts';
@@ -73,11 +73,14 @@ const editor = (args: Readonly<Record<string, unknown>>) => ({
 const create = (file: string, text: string) =>
   editor({ command: 'create', path: `/workspace/${file}`, file_text: text });
 
-test('a hostile candidate: what its diff hides is said, nothing of it is interpreted, and a hidden change can be shown', async () => {
+test('a hostile candidate: what its diff hides is said, asked about before it is accepted, and can be shown; nothing of it is interpreted', async () => {
   // A longer line would not fit the context of an attempt.
   const journey = await startJourney({ settings: { 'editor.stopRenderingLineAfter': 2000 } });
   const icon = 'notes/<b>&amp; command:quit.md';
-  const files = ['src/usage.py', icon, 'notes/long.txt', 'notes/blob.bin'];
+  const steps = 'notes/steps.txt';
+  const files = ['src/usage.py', icon, 'notes/long.txt', 'notes/blob.bin', steps];
+  await mkdir(path.join(journey.repo, 'notes'));
+  await writeFile(path.join(journey.repo, steps), 'check:\n    ask twice\n    erase\n');
   await writeFile(
     path.join(journey.repo, 'utc-timestamp.contract.jsonc'),
     JSON.stringify({
@@ -95,13 +98,18 @@ test('a hostile candidate: what its diff hides is said, nothing of it is interpr
   await journey.script([
     turns.view,
     turns.edit,
-    // The statement leaves its block: a change of meaning by white space alone.
-    editor({
-      command: 'str_replace',
-      path: '/workspace/src/usage.py',
-      old_str: '        text = text[:-1] + "+00:00"',
-      new_str: '    text = text[:-1] + "+00:00"',
-    }),
+    // White space alone. VS Code shows it in some languages (Python, YAML) and hides it in all others.
+    {
+      toolCalls: [
+        ...editor({ command: 'view', path: `/workspace/${steps}` }).toolCalls,
+        ...editor({
+          command: 'str_replace',
+          path: `/workspace/${steps}`,
+          old_str: '    erase',
+          new_str: 'erase',
+        }).toolCalls,
+      ],
+    },
     create(
       icon,
       '[run](command:workbench.action.quit) <img src=x onerror=alert(1)>\n\u001b[31mred\u001b[0m a\u202eb\u200bc\n',
@@ -115,7 +123,7 @@ test('a hostile candidate: what its diff hides is said, nothing of it is interpr
   await startSession(window);
   const session = await theSession(kernel, 'verified', verified);
   expect(session.candidates[0]?.files.map((file) => file.path).toSorted()).toEqual(files.toSorted());
-  await window.row('Sessions', /Verification/).waitFor();
+  await window.row('Sessions', /Verification.*passed/).waitFor();
   // Names as they are, and no icon or link of them.
   await window.row('Sessions', 'Hostile $(trash) [run](command:workbench.action.quit)').waitFor();
   await window.row('Sessions', '<b>&amp; command:quit.md').waitFor();
@@ -125,12 +133,9 @@ test('a hostile candidate: what its diff hides is said, nothing of it is interpr
   await window.line('moment.tzinfo').waitFor();
   await window.statusBarItem().getByText('the diff may hide changes').waitFor();
   await pictures(window, 'hostile');
-  const dedented = window.page.locator('.modified-in-monaco-diff-editor .view-line, .editor.modified .view-line', {
-    hasText: 'text = text[:-1]',
-  });
   await window.statusBarItem().click();
   await window.line('Not shown by the diff').waitFor();
-  await window.line('src/usage.py: 1 line differs only in white space').waitFor();
+  await window.line('notes/steps.txt: 1 line differs only in white space').waitFor();
   await window.line('notes/long.txt: 1 changed line is longer than the 2000 characters').waitFor();
   await window.line('notes/blob.bin: it is binary').waitFor();
   await window.line('U+200B').waitFor();
@@ -141,9 +146,11 @@ test('a hostile candidate: what its diff hides is said, nothing of it is interpr
   const kept = window.page.locator('.notifications-center');
   await kept.getByText('This candidate changes white space that the diff may hide').first().waitFor();
   await kept.getByRole('button', { name: 'Show White Space Changes', exact: true }).first().click();
-  await window.page.locator('.view-line', { hasText: 'src/usage.py: 1 line differs' }).waitFor({ state: 'detached' });
-  await window.tab(/^Candidate /).click();
-  await dedented.first().waitFor();
+  await window.page
+    .locator('.view-line', { hasText: 'notes/steps.txt: 1 line differs' })
+    .waitFor({ state: 'detached' });
+  await window.row('Sessions', steps).click();
+  await window.line('ask twice').waitFor();
   await window.page.locator('.line-insert').first().waitFor();
   await window.screenshot('hostile-shown-dark');
   // What a control or a bidirectional character is, is readable; nothing of the text is a link to a command.
@@ -152,6 +159,25 @@ test('a hostile candidate: what its diff hides is said, nothing of it is interpr
   await window.page.locator('.view-lines', { hasText: '␛[31mred' }).first().waitFor();
   expect(await window.page.locator('.detected-link, .detected-link-active').count()).toBe(0);
   await window.screenshot('hostile-file-dark');
+
+  // What is still hidden is asked about before it is accepted; a stray Enter reads on.
+  await window.row('Sessions', /^Candidate/).click();
+  await window.line('moment.tzinfo').waitFor();
+  await window.editorAction(/^Accept Candidate/).click();
+  await window.boxHasFocus('Accept Candidate');
+  const asked = window.box('Accept Candidate');
+  await asked.getByText('it is binary: the editor shows nothing of it').waitFor();
+  expect(await asked.getByText('differs only in white space').count()).toBe(0);
+  await pictures(window, 'hostile-accept');
+  await window.page.keyboard.press('Enter');
+  await asked.waitFor({ state: 'hidden' });
+  await window.line('Not shown by the diff').waitFor();
+  expect((await theSession(kernel, 'verified', verified)).candidates[0]?.decision).toBeNull();
+  await window.tab(/^Candidate /).click();
+  await window.editorAction(/^Accept Candidate/).click();
+  await window.boxHasFocus('Accept Candidate');
+  await window.pick('Accept All of It');
+  await theSession(kernel, 'accepted', (view) => view.candidates[0]?.decision?.kind === 'accept');
 });
 
 test('with the keyboard alone: attach, read the candidate and its evidence, accept it; every button has a name', async () => {

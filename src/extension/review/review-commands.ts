@@ -9,6 +9,8 @@ import { showInformation, showWarning } from '../messages.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
 import { integrationReasonWords, integrationWords, shortDigest } from '../trees/words.ts';
 import { candidateActions, type CandidateActions } from './candidate-actions.ts';
+import { HiddenChanges, type HiddenAnswer, type HiddenQuestion } from './hidden-question.ts';
+import { showWhiteSpace } from './unseen-watch.ts';
 import { askRejection } from './ask-rejection.ts';
 import { assertedReviewer } from './asserted-reviewer.ts';
 
@@ -17,9 +19,24 @@ interface Chosen {
   readonly candidate: CandidateView;
 }
 
+async function askAboutHidden(question: HiddenQuestion): Promise<HiddenAnswer | undefined> {
+  const picked = await vscode.window.showQuickPick<vscode.QuickPickItem & { readonly answer?: HiddenAnswer }>(
+    [
+      ...question.choices,
+      ...(question.hidden.length === 0
+        ? []
+        : [{ label: vscode.l10n.t('Not shown by the diff'), kind: vscode.QuickPickItemKind.Separator }]),
+      ...question.hidden,
+    ],
+    { title: question.title, placeHolder: question.placeHolder, ignoreFocusOut: true },
+  );
+  return picked?.answer;
+}
+
 /** Decisions about candidates. Each names the digest that the person saw: a row's, or the one on screen. */
 export function reviewCommands(parts: WindowParts): CommandTable {
-  const { store, link, observer, review, log } = parts;
+  const { store, link, observer, review, unseen, log } = parts;
+  const hidden = new HiddenChanges();
   /** What was written about a candidate whose rejection is not recorded (yet). */
   const drafts = new Map<CandidateDigest, string>();
   const underWay = new Set<CandidateDigest>();
@@ -106,6 +123,26 @@ export function reviewCommands(parts: WindowParts): CommandTable {
     return undefined;
   }
 
+  /** Whether an acceptance goes on: what the diff hides of the candidate was looked at, and answered for by a person. */
+  async function knowsWhatIsHidden({ session, candidate }: Chosen): Promise<boolean> {
+    const files = await unseen.of(session.id, candidate);
+    const answer = await hidden.answer(candidate.digest, files, vscode.l10n.t, askAboutHidden);
+    switch (answer) {
+      case 'accept':
+        return true;
+      case 'read':
+        await parts.evidence.open({ session: session.id, candidate: candidate.digest });
+        return false;
+      case 'show':
+        await showWhiteSpace();
+        return false;
+      case undefined:
+        return false;
+      default:
+        return answer satisfies never;
+    }
+  }
+
   function tell(integration: IntegrationView): void {
     if (integration.state === 'integrated' || integration.state === 'undone') {
       log.info(`integration ${integration.id}: ${integration.state} (${integration.files.join(', ')})`);
@@ -151,6 +188,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
           vscode.l10n.t('Verify it, or reject it.'),
         );
       }
+      if (!(await knowsWhatIsHidden(chosen))) return;
       await deciding(chosen.candidate.digest, async () => {
         const { session, integration } = await link.request('candidate/accept', {
           session: chosen.session.id,

@@ -2,18 +2,40 @@ import * as vscode from 'vscode';
 import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import type { CandidateView } from '../../protocol/views.ts';
 import { offer } from '../messages.ts';
-import { withEntry, type StateStore, type UnseenFile } from '../window-state.ts';
+import { isCurrent, withEntry, type StateStore, type UnseenFile } from '../window-state.ts';
 import { sideUri, type CandidateOnScreen } from './review-editor.ts';
-import { unseenChanges, type DiffSettings } from './unseen-changes.ts';
+import { unseenOf, type DiffSettings } from './unseen-changes.ts';
 
 const [ignoreTrim, stopRendering] = ['diffEditor.ignoreTrimWhitespace', 'editor.stopRenderingLineAfter'] as const;
 
-function diffSettings(): DiffSettings {
-  const configuration = vscode.workspace.getConfiguration();
+function settingsFor(scope: vscode.ConfigurationScope | undefined): DiffSettings {
+  const configuration = vscode.workspace.getConfiguration(undefined, scope);
   return {
     ignoreTrimWhitespace: configuration.get<boolean>(ignoreTrim) ?? true,
     stopRenderingLineAfter: configuration.get<number>(stopRendering) ?? 10_000,
   };
+}
+
+/** The settings under which VS Code shows a file: they may be others for its language. */
+async function diffSettings(uri: vscode.Uri): Promise<DiffSettings> {
+  const document = await vscode.workspace.openTextDocument(uri).then(
+    (opened) => opened,
+    // Binary: no editor shows it under any settings.
+    () => undefined,
+  );
+  return settingsFor(document === undefined ? undefined : { uri, languageId: document.languageId });
+}
+
+/**
+ * Lets the diffs show changes of white space, in the person's settings. Where a folder or a language has the setting for
+ * itself it goes on counting there: then it is shown, and theirs to change.
+ */
+export async function showWhiteSpace(): Promise<void> {
+  await vscode.workspace.getConfiguration().update(ignoreTrim, false, vscode.ConfigurationTarget.Global);
+  const languages = vscode.workspace.getConfiguration().inspect(ignoreTrim)?.languageIds ?? [];
+  const scopes = [undefined, ...languages.map((languageId) => ({ languageId }))];
+  if (scopes.some((scope) => settingsFor(scope).ignoreTrimWhitespace))
+    await vscode.commands.executeCommand('workbench.action.openSettings', ignoreTrim);
 }
 
 export interface UnseenWatchOptions {
@@ -27,7 +49,7 @@ export interface UnseenWatchOptions {
 export class UnseenWatch implements vscode.Disposable {
   readonly #options: UnseenWatchOptions;
   readonly #subscriptions: readonly vscode.Disposable[];
-  readonly #reading = new Set<CandidateDigest>();
+  readonly #reading = new Map<CandidateDigest, Promise<void>>();
   /** Rises with each change of the settings: what was compared under others is not kept. */
   #settings = 0;
   #offered = false;
@@ -37,6 +59,10 @@ export class UnseenWatch implements vscode.Disposable {
     const { store, review } = options;
     this.#subscriptions = [
       review.onDidChange(() => this.#look()),
+      // What could not be read while there was no connection is looked at again, on the same screen.
+      store.onChange((state, before) => {
+        if (isCurrent(state) && !isCurrent(before)) this.#look();
+      }),
       vscode.workspace.onDidChangeConfiguration((event) => {
         if (!event.affectsConfiguration(ignoreTrim) && !event.affectsConfiguration(stopRendering)) return;
         this.#settings += 1;
@@ -55,35 +81,55 @@ export class UnseenWatch implements vscode.Disposable {
     if (shown !== undefined) void this.of(shown.session, shown.view);
   }
 
-  /** Reads a candidate's files and says in the store what their diff hides. Never throws. */
-  async of(session: SessionId, candidate: CandidateView): Promise<void> {
-    const { store, readFile, logError } = this.#options;
+  /**
+   * What the diff of a candidate hides under the settings as they are now; undefined where its bytes could not be read.
+   * Never rejects. The store has it, too.
+   */
+  async of(session: SessionId, candidate: CandidateView): Promise<readonly UnseenFile[] | undefined> {
+    const { store } = this.#options;
     const { digest } = candidate;
-    if (store.state.unseen.has(digest) || this.#reading.has(digest)) return;
-    this.#reading.add(digest);
-    const under = this.#settings;
-    try {
-      const settings = diffSettings();
-      const files: UnseenFile[] = [];
-      for (const file of candidate.files) {
-        const read = async (side: 'before' | 'after'): Promise<Uint8Array | null> => {
-          const uri = sideUri(session, digest, file, side);
-          return uri === undefined ? null : readFile(uri);
-        };
-        const [before, after] = await Promise.all([read('before'), read('after')]);
-        const unseen = unseenChanges(before, after, settings);
-        if (unseen.length > 0) files.push({ path: file.path, unseen });
-      }
-      if (under !== this.#settings) return;
-      store.update({ unseen: withEntry(store.state.unseen, digest, files) });
-      if (files.some(({ unseen }) => unseen.some(({ kind }) => kind === 'white-space'))) void this.#offerWhiteSpace();
-    } catch (error) {
-      // Not read is not known: the evidence says so, and the next look tries again.
-      logError(`bytes of ${digest}`, error);
-    } finally {
-      this.#reading.delete(digest);
-      if (under !== this.#settings) void this.of(session, candidate);
+    for (;;) {
+      const known = store.state.unseen.get(digest);
+      if (known !== undefined) return known;
+      const under = this.#settings;
+      await (this.#reading.get(digest) ?? this.#read(session, candidate));
+      if (under === this.#settings) return store.state.unseen.get(digest);
     }
+  }
+
+  #read(session: SessionId, candidate: CandidateView): Promise<void> {
+    const { store, logError } = this.#options;
+    const { digest } = candidate;
+    const under = this.#settings;
+    const reading = this.#compare(session, candidate)
+      .then((files) => {
+        // Compared under settings that have changed meanwhile: whoever waits asks again.
+        if (under !== this.#settings) return;
+        store.update({ unseen: withEntry(store.state.unseen, digest, files) });
+        if (files.some(({ unseen }) => unseen.some(({ kind }) => kind === 'white-space'))) void this.#offerWhiteSpace();
+      })
+      // Not read is not known: the evidence says so, and the next look tries again.
+      .catch((error: unknown) => logError(`bytes of ${digest}`, error))
+      .finally(() => this.#reading.delete(digest));
+    this.#reading.set(digest, reading);
+    return reading;
+  }
+
+  async #compare(session: SessionId, candidate: CandidateView): Promise<readonly UnseenFile[]> {
+    const files: UnseenFile[] = [];
+    for (const file of candidate.files) {
+      const [before, after] = (['before', 'after'] as const).map((side) =>
+        sideUri(session, candidate.digest, file, side),
+      );
+      const read = async (uri: vscode.Uri | undefined): Promise<Uint8Array | null> =>
+        uri === undefined ? null : this.#options.readFile(uri);
+      const [old, now] = await Promise.all([read(before), read(after)]);
+      const shown = after ?? before;
+      const settings = shown === undefined ? settingsFor(undefined) : await diffSettings(shown);
+      const unseen = unseenOf(file, old, now, settings);
+      if (unseen.length > 0) files.push({ path: file.path, unseen });
+    }
+    return files;
   }
 
   /** The one thing of these that a person can have shown; once a window: the status bar goes on saying it. */
@@ -94,6 +140,6 @@ export class UnseenWatch implements vscode.Disposable {
       'This candidate changes white space that the diff may hide: your setting diffEditor.ignoreTrimWhitespace is on.',
     );
     if (!(await offer('warning', text, vscode.l10n.t('Show White Space Changes')))) return;
-    await vscode.workspace.getConfiguration().update(ignoreTrim, false, vscode.ConfigurationTarget.Global);
+    await showWhiteSpace();
   }
 }

@@ -1,9 +1,9 @@
 import { unreachable } from '../../protocol/primitives.ts';
 import type { Localize } from '../trees/tree-node.ts';
-import type { Unseen } from './unseen-changes.ts';
+import type { LineEnds, Unseen } from './unseen-changes.ts';
 
-function lineEndWords(ends: string, t: Localize): string {
-  return ends === 'mixed' ? t('both kinds') : ends.toUpperCase();
+function lineEndWords(ends: LineEnds, t: Localize): string {
+  return ends === 'mixed' ? t('several kinds') : ends.toUpperCase();
 }
 
 /** What a diff does not show of a file, for whoever decides about its bytes. */
@@ -29,6 +29,7 @@ export function unseenWords(unseen: Unseen, t: Localize): string {
         ? t('1 changed line holds characters that may not be seen: {0}', unseen.names.join(' '))
         : t('{0} changed lines hold characters that may not be seen: {1}', unseen.lines, unseen.names.join(' '));
     case 'line-ends':
+      if (unseen.before === unseen.after) return t('lines that look the same end in another way (CR, LF)');
       return t('its line ends change from {0} to {1}', lineEndWords(unseen.before, t), lineEndWords(unseen.after, t));
     case 'byte-order-mark':
       return t('its byte order mark comes or goes');
@@ -36,6 +37,8 @@ export function unseenWords(unseen: Unseen, t: Localize): string {
       return unseen.lines === 1
         ? t('1 changed line is longer than the {0} characters that the editor draws', unseen.limit)
         : t('{0} changed lines are longer than the {1} characters that the editor draws', unseen.lines, unseen.limit);
+    case 'executable':
+      return unseen.now ? t('it can be started as a program') : t('it can no longer be started as a program');
     default:
       return unreachable(unseen, 'unseen change');
   }

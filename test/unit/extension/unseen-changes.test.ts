@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { unseenChanges } from '../../../src/extension/review/unseen-changes.ts';
+import { unseenChanges, unseenOf } from '../../../src/extension/review/unseen-changes.ts';
 
 const defaults = { ignoreTrimWhitespace: true, stopRenderingLineAfter: 10_000 };
 const bytes = (text: string): Uint8Array => Buffer.from(text);
@@ -31,6 +31,37 @@ describe('what a diff of VS Code does not show', () => {
     expect(unseen('a\n', '\ufeffa\n')).toEqual([{ kind: 'byte-order-mark' }]);
     expect(unseenChanges(bytes('a'), Buffer.from([0x61, 0xff]), defaults)).toEqual([{ kind: 'not-text' }]);
     expect(unseenChanges(bytes('a'), Buffer.from([0x61, 0]), defaults)).toEqual([{ kind: 'binary' }]);
+  });
+
+  test('line ends of a file that has several kinds, and a lone CR, which is drawn as a line end too', () => {
+    expect(unseen('a\r\nb\nc', 'a\nb\r\nc')).toEqual([{ kind: 'line-ends', before: 'mixed', after: 'mixed' }]);
+    expect(unseen('a\r\nb\nc', 'a\r\nb\nnew\nc')).toEqual([]);
+    expect(unseen('# a\nrun()\n', '# a\rrun()\r')).toEqual([{ kind: 'line-ends', before: 'lf', after: 'cr' }]);
+  });
+
+  test('whether a file can be started: it is no part of its text', () => {
+    const file = (beforeMode: number | null, afterMode: number | null) =>
+      unseenOf({ beforeMode, afterMode }, beforeMode === null ? null : bytes('a'), bytes('a'), defaults);
+    expect(file(0o644, 0o755)).toEqual([{ kind: 'executable', now: true }]);
+    expect(file(0o755, 0o644)).toEqual([{ kind: 'executable', now: false }]);
+    expect(file(null, 0o755)).toEqual([{ kind: 'executable', now: true }]);
+    expect(file(null, 0o644)).toEqual([]);
+    expect(file(0o644, 0o664)).toEqual([]);
+    expect(unseenOf({ beforeMode: 0o755, afterMode: null }, bytes('a'), null, defaults)).toEqual([]);
+  });
+
+  test('no two texts that are drawn alike and are not the same bytes are said to hide nothing', () => {
+    const end = fc.constantFrom('\n', '\r\n', '\r');
+    const side = fc.record({ mark: fc.boolean(), ends: fc.array(end, { minLength: 3, maxLength: 3 }) });
+    const line = fc.constantFrom('a', 'b', ' a', 'x = 1');
+    fc.assert(
+      fc.property(fc.tuple(line, line, line, line), side, side, (lines, before, after) => {
+        const text = ({ mark, ends }: typeof before) =>
+          `${mark ? '\ufeff' : ''}${lines.map((each, n) => each + (ends[n] ?? '')).join('')}`;
+        const [was, is] = [text(before), text(after)];
+        expect(unseen(was, is).length > 0).toBe(was !== is);
+      }),
+    );
   });
 
   test('what stands in a line behind the last character that is drawn', () => {
