@@ -2,7 +2,8 @@
 // program in a plain container, where it holds more than is allowed here.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox } from '../../src/server/sandbox/port.ts';
-import { collect, file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
+import { collect } from '../fixtures/collected.ts';
+import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
 const hoards = {
   tcp: `import socket
