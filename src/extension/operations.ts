@@ -14,17 +14,18 @@ export class Operations {
     this.#now = now;
   }
 
-  /** `work` may say how it goes: its words replace the row's detail. */
+  /** `work` may say how it goes: its words replace the row's detail. `cancellable` false: it has no way back. */
   async run<T>(
     label: string,
     detail: string,
     work: (token: vscode.CancellationToken, progress: (detail: string) => void) => Promise<T>,
+    cancellable = true,
   ): Promise<T> {
     const id = this.#next++;
     const source = new vscode.CancellationTokenSource();
     this.#running.set(id, source);
     this.#store.update({
-      operations: [...this.#store.state.operations, { id, label, detail, startedAt: this.#now() }],
+      operations: [...this.#store.state.operations, { id, label, detail, startedAt: this.#now(), cancellable }],
     });
     try {
       return await vscode.window.withProgress({ location: { viewId: views.sessions } }, () =>

@@ -40,6 +40,7 @@ export interface Operation {
   readonly label: string;
   readonly detail: string;
   readonly startedAt: number;
+  readonly cancellable: boolean;
 }
 
 /** All that this window knows of the Kernel's state. Nothing in it is decided here. */

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
 import { imagePlanScheme, imagesScheme, outputLanguage, textScheme } from '../ids.ts';
 import { visible } from '../visible-text.ts';
@@ -16,6 +17,8 @@ export async function asOutput(document: vscode.TextDocument): Promise<vscode.Te
 export class PlainTexts implements vscode.Disposable {
   readonly #texts = new Map<string, string>();
   readonly #registrations: readonly vscode.Disposable[];
+  /** A reload brings tabs back: a text of this host must not be opened under the name of one that is gone. */
+  readonly #host = randomUUID();
   #next = 1;
 
   constructor() {
@@ -35,7 +38,7 @@ export class PlainTexts implements vscode.Disposable {
     text: string,
     as: { readonly scheme: string; readonly fragment: string } = { scheme: textScheme, fragment: '' },
   ): Promise<vscode.TextDocument> {
-    const key = String(this.#next++);
+    const key = `${this.#host}-${this.#next++}`;
     this.#texts.set(key, text);
     const oldest = this.#texts.keys().next().value;
     if (this.#texts.size > kept && oldest !== undefined) this.#texts.delete(oldest);

@@ -22,7 +22,7 @@ export class WorkspaceFiles implements vscode.FileSystemProvider {
   readonly #changed = new vscode.EventEmitter<vscode.FileChangeEvent[]>();
   readonly onDidChangeFile = this.#changed.event;
   readonly #seen = new Map<string, Seen>();
-  /** URIs that an editor shows, with how often: only these are read again. */
+  /** URIs that somebody looks at, with how often: what was seen of others is forgotten. */
   readonly #watched = new Map<string, number>();
 
   constructor(link: KernelLink, now: () => number) {

@@ -108,6 +108,7 @@ export function imageListCommands(parts: WindowParts): CommandTable {
         vscode.l10n.t('Removing sandbox images'),
         countWords(preview.removed.length, preview.freedBytes),
         () => link.request('image/prune', { ...extent, preview: false }),
+        false,
       );
       await show(pruneText(done, words));
       if (done.failed.length > 0) {

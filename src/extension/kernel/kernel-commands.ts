@@ -2,6 +2,7 @@ import path from 'node:path';
 import * as vscode from 'vscode';
 import { homePath } from '../../protocol/home.ts';
 import { pulseKeys } from '../context-key.ts';
+import { windowFault } from '../fault-words.ts';
 import { commands, contextKeys, views, walkthroughId } from '../ids.ts';
 import { isRow } from '../tree-argument.ts';
 import { assertedReviewer } from '../review/asserted-reviewer.ts';
@@ -51,6 +52,13 @@ export function kernelCommands(parts: WindowParts): CommandTable {
     },
     [commands.showKernelLog]: async () => {
       const file = vscode.Uri.file(path.join(homePath(), 'kernel.log'));
+      await vscode.workspace.fs.stat(file).then(undefined, () => {
+        throw windowFault(
+          'NotFound',
+          vscode.l10n.t('There is no log of a Kernel in {0}.', homePath()),
+          vscode.l10n.t('Start the Kernel first.'),
+        );
+      });
       await vscode.window.showTextDocument(file, { preview: true });
     },
     [commands.openSetting]: async (argument) => {

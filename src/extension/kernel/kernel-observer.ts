@@ -46,6 +46,8 @@ export class KernelObserver {
   #lastSeq = 0;
   #toldAway = false;
   #catchingUp: Promise<void> | undefined;
+  /** Events were missed, and nobody has brought what they say. */
+  #behind = false;
 
   constructor(options: KernelObserverOptions) {
     this.#options = options;
@@ -115,8 +117,9 @@ export class KernelObserver {
     return this.#refresher.refresh(key);
   }
 
-  /** Asks once more for what was refused the last time. */
+  /** Asks once more for what was refused the last time, events that were missed among it. */
   retry(): void {
+    if (this.#behind && this.#catchingUp === undefined) this.#tryToCatchUp();
     for (const key of this.#options.store.state.unrefreshed.keys()) void this.refresh(key);
   }
 
@@ -190,7 +193,8 @@ export class KernelObserver {
     const last = fresh.at(-1);
     if (first === undefined || last === undefined) return;
     if (first.seq !== this.#lastSeq + 1) {
-      void this.#catchUp().catch((error: unknown) => this.#options.logError('catching up', error));
+      this.#behind = true;
+      this.#tryToCatchUp();
       return;
     }
     this.#lastSeq = last.seq;
@@ -204,6 +208,10 @@ export class KernelObserver {
       void this.refresh(session);
       if (this.#watched.has(session)) void this.refresh(`workspace:${session}`);
     }
+  }
+
+  #tryToCatchUp(): void {
+    void this.#catchUp().catch((error: unknown) => this.#options.logError('catching up', error));
   }
 
   /** Asks for what was missed; several gaps at once are one question. */
@@ -229,6 +237,7 @@ export class KernelObserver {
       ...[...needed].map((session) => this.refresh(session)),
       ...[...this.#watched].map((session) => this.refresh(`workspace:${session}`)),
     ]);
+    this.#behind = false;
     this.#setCatchingUp(false);
   }
 

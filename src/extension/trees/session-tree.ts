@@ -308,7 +308,7 @@ function operationNode(operation: Operation, { t, time }: TreeWords): TreeNode {
       .filter((line) => line !== '')
       .join('\n'),
     icon: spinning,
-    context: contextWords('operation'),
+    context: contextWords('operation', operation.cancellable && 'endable'),
     target: { kind: 'operation', id: operation.id },
   });
 }

@@ -106,6 +106,27 @@ describe('what package.json declares and what the code knows are the same', () =
     expect(unknown.filter((entry) => !entry.includes('view =~'))).toEqual([]);
   });
 
+  test('words that menus look for in a row are words that rows have', () => {
+    const code = [...sources().matchAll(/contextWords\(([^;]*?)\)[,;\n]/g)].map(([, words]) => words).join();
+    const wanted = new Set(
+      clauses().flatMap(([, when]) =>
+        [...when.matchAll(/viewItem =~ \/;(\w[\w-]*);\//g)].map(([, word]) => word ?? ''),
+      ),
+    );
+    expect(wanted.size).toBeGreaterThan(10);
+    expect([...wanted].filter((word) => !code.includes(`'${word}'`))).toEqual([]);
+  });
+
+  test('a candidate’s row can be decided about while another candidate is on screen', () => {
+    for (const [id, word] of [
+      [commands.acceptCandidate, 'acceptable'],
+      [commands.rejectCandidate, 'rejectable'],
+    ]) {
+      const { enablement } = contributes.commands.find(({ command }) => command === id) ?? {};
+      expect(enablement).toContain(`viewItem =~ /;${word};/`);
+    }
+  });
+
   test('every text is in package.nls.json, and every text there is used', () => {
     const used = new Set([...read('package.json').matchAll(/"%([^%"]+)%"/g)].map(([, key]) => key ?? ''));
     expect([...used].filter((key) => !(key in nls))).toEqual([]);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import { ClientId } from '../../../src/protocol/primitives.ts';
-import type { SessionView } from '../../../src/protocol/views.ts';
+import type { EvidenceEvent, SessionView } from '../../../src/protocol/views.ts';
 import { KernelObserver } from '../../../src/extension/kernel/kernel-observer.ts';
 import { StateStore } from '../../../src/extension/window-state.ts';
 import { ids } from '../../fixtures/session.ts';
@@ -128,4 +128,27 @@ test('a connection that ended refuses nothing: what it leaves open is not marked
   kernel.refuses = undefined;
   await connect();
   expect(store.state.unrefreshed.size).toBe(0);
+});
+
+test('missed events whose question was refused are asked for again, and meanwhile nothing is shown as so', async () => {
+  const { store, kernel, asked, errors, observer, connect } = observe();
+  kernel.head = 5;
+  await connect();
+  const event = (seq: number): EvidenceEvent =>
+    ({ seq, stream: 'kernel', at: seq, type: 'x', data: {} }) as unknown as EvidenceEvent;
+  const catchingUp = (): unknown => store.state.connection.kind === 'connected' && store.state.connection.catchingUp;
+  kernel.head = 9;
+  kernel.refuses = 'evidence/subscribe';
+  observer.receive('evidence/events', { events: [event(9)] });
+  await expect.poll(() => errors.length).toBe(1);
+  expect(catchingUp()).toBe(true);
+  const before = asked.length;
+  kernel.refuses = undefined;
+  observer.retry();
+  await expect.poll(catchingUp).toBe(false);
+  expect(asked.slice(before)).toContain('evidence/subscribe');
+  // Caught up: nothing more is asked.
+  const after = asked.length;
+  observer.retry();
+  expect(asked.length).toBe(after);
 });

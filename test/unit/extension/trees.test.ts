@@ -41,14 +41,17 @@ const full = {
 
 describe('the Sessions view', () => {
   test('a long request of this window is a row that says how far it is', () => {
-    const operations = [
-      { id: 1, label: 'Preparing the sandbox image', detail: 'Python packages of a.lock · 45 %', startedAt: 5 },
-    ];
-    expect(rowOf(rows({ ...windowState(sessionView()), operations }), 'Preparing')).toMatchObject({
-      label: 'Preparing the sandbox image',
-      description: 'Python packages of a.lock · 45 %',
+    const operation = { id: 1, label: 'Preparing', detail: 'Python packages · 45 %', startedAt: 5, cancellable: true };
+    const row = (cancellable: boolean): TreeNode =>
+      rowOf(rows({ ...windowState(sessionView()), operations: [{ ...operation, cancellable }] }), 'Preparing');
+    expect(row(true)).toMatchObject({
+      label: 'Preparing',
+      description: 'Python packages · 45 %',
       target: { kind: 'operation', id: 1 },
+      context: ';operation;endable;',
     });
+    // What has no way back has no button to cancel it; the words of a session's own are not its.
+    expect(row(false).context).toBe(';operation;');
   });
 
   test('a candidate that passed can be accepted, and the row says who spoke', () => {
