@@ -117,6 +117,10 @@ describe('what package.json declares and what the code knows are the same', () =
     expect([...wanted].filter((word) => !code.includes(`'${word}'`))).toEqual([]);
   });
 
+  test('a file of this machine is one in a remote window too, where the workbench calls its scheme otherwise', () => {
+    for (const [where, when] of clauses()) expect(when, where).not.toContain('resourceScheme == file');
+  });
+
   test('a candidate’s row can be decided about while another candidate is on screen', () => {
     for (const [id, word] of [
       [commands.acceptCandidate, 'acceptable'],
