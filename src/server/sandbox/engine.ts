@@ -81,8 +81,12 @@ export class ContainerEngine {
     // The client would put all of it into the address as well, which not every engine takes at this length.
     const { name, ...body } = options;
     const request = { _query: name === undefined ? {} : { name }, _body: body } as unknown as CreateOptions;
-    const container = await settled('create', client.createContainer(request), slowRequestMs);
-    return container.id;
+    try {
+      const container = await settled('create', client.createContainer(request), slowRequestMs);
+      return container.id;
+    } catch (error) {
+      throw (await this.#connection.flavour()) === 'podman' ? conflictOfPodman(error) : error;
+    }
   }
 
   async start(id: string): Promise<void> {
@@ -317,4 +321,11 @@ function stateOf(text: string): ContainerState {
     default:
       return 'other';
   }
+}
+
+/** Podman 4.3 says of a name that another request takes at this moment that it failed itself; only its words tell. */
+function conflictOfPodman(error: unknown): unknown {
+  const taken =
+    EngineFault.is(error) && error.status === 500 && /container name .* is already in use/.test(error.message);
+  return taken ? new EngineFault('conflict', error.message, error.status, { cause: error }) : error;
 }
