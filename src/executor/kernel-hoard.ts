@@ -12,7 +12,7 @@ export const hoardBounds = {
   sockets: 512,
   /** What waits in them, as the kernel states it. */
   socketBytes: 128 * 1024 * 1024,
-  /** Of `/proc/locks`, where a lock is a line: some 16,000, at 0.2 KiB of kernel memory each. */
+  /** Of `/proc/locks`, where a lock is a line: some 20,000, at 0.2 KiB of kernel memory each. */
   lockBytes: 1024 * 1024,
   /** Between two looks. One takes 3 ms, nearly all of it the kernel's walk through the locks of the machine. */
   everyMs: 200,

@@ -22,16 +22,15 @@ for _ in range(400):
     for _ in range(10): size += sender.sendto(bytes(60000), s.getsockname())`,
   netlink: `import socket, struct
 ask = struct.pack("=IHHIIBBHiII", 32, 18, 1, 1, 0, 0, 0, 0, 1, 0, 0)
-for _ in range(400):
+for _ in range(600):
     s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.bind((0, 0)); held.append(s)
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
-    for _ in range(400): size += s.send(ask)`,
+    for _ in range(10): s.send(ask)`,
   sockets: `import socket
 for _ in range(600): s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); held.append(s)`,
   locks: `import fcntl, os
-for n in range(40):
+for n in range(100):
     fd = os.open("/tmp/%d" % n, os.O_RDWR | os.O_CREAT); held.append(fd)
-    for at in range(0, 2000, 2): fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at); size += 1`,
+    for at in range(0, 600, 2): fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at); size += 1`,
 };
 type Hoard = keyof typeof hoards;
 const names = Object.keys(hoards) as readonly Hoard[];
