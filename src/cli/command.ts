@@ -10,6 +10,8 @@ interface OptionSpec {
   readonly value?: string;
   /** May be given more than once; for `string` options. */
   readonly multiple?: boolean;
+  /** One letter that stands for it. */
+  readonly short?: string;
   readonly help: string;
 }
 
@@ -40,7 +42,7 @@ export interface Command {
 
 const commonOptions = {
   json: { type: 'boolean', help: 'Print the result as one line of JSON on stdout; everything else goes to stderr.' },
-  help: { type: 'boolean', help: 'Show this help.' },
+  help: { type: 'boolean', short: 'h', help: 'Show this help.' },
 } as const satisfies Record<string, OptionSpec>;
 
 /** The options of a command, the common ones included. */
@@ -60,31 +62,48 @@ export function parse(command: Command, argv: readonly string[]): Pick<Invocatio
     const { values, positionals } = parseArgs({
       args: [...argv],
       options: Object.fromEntries(
-        Object.entries(optionsOf(command)).map(([name, { type, multiple = false }]) => [name, { type, multiple }]),
+        Object.entries(optionsOf(command)).map(([name, { type, multiple = false, short }]) => [
+          name,
+          { type, multiple, ...(short === undefined ? {} : { short }) },
+        ]),
       ),
       allowPositionals: true,
       strict: true,
     });
     const flags = values as Record<string, string | boolean | string[] | undefined>;
+    if (flags['help'] === true) return { args: positionals, flags };
     const { min, max } = arity(command.args);
-    if (flags['help'] !== true && (positionals.length < min || positionals.length > max)) {
-      throw new UsageError(
-        positionals.length < min ? 'an argument is missing' : `too many arguments: ${positionals.slice(max).join(' ')}`,
-      );
-    }
+    if (positionals.length < min) throw new UsageError(`${command.args.split(' ')[positionals.length]} is missing`);
+    if (positionals.length > max) throw new UsageError(`too many arguments: ${positionals.slice(max).join(' ')}`);
+    const empty = Object.entries(flags).find(([, value]) => [value].flat().includes(''));
+    if (empty !== undefined) throw new UsageError(needsValue(command, empty[0]));
     return { args: positionals, flags };
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UsageError(unknownOption(command, error) ?? (error instanceof Error ? error.message : String(error)));
+    throw new UsageError(optionFault(command, error) ?? (error instanceof Error ? error.message : String(error)));
   }
 }
 
-/** Node's own words for an unknown option speak of `--`; ours of the option that was most likely meant. */
-function unknownOption(command: Command, error: unknown): string | undefined {
-  if ((error as NodeJS.ErrnoException).code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return undefined;
-  const option = /'(--?[^']*)'/.exec((error as Error).message)?.[1];
-  if (option === undefined) return undefined;
-  const near = closestWord(option.replace(/^-+/, ''), Object.keys(optionsOf(command)));
+function needsValue(command: Command, name: string): string {
+  const value = optionsOf(command)[name]?.value ?? 'VALUE';
+  return `--${name} needs a value: --${name} ${value}, or --${name}=${value} where it begins with a dash`;
+}
+
+/** Node's own words for options speak of how they are written; ours of the option that was most likely meant. */
+function optionFault(command: Command, error: unknown): string | undefined {
+  const { code, message } = error as NodeJS.ErrnoException;
+  const named = /'(?:-\w, )?(--?[^' ]*)/.exec(message)?.[1];
+  if (named === undefined) return undefined;
+  if (code === 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') {
+    const name = named.replace(/^-+/, '');
+    return optionsOf(command)[name]?.type === 'string' ? needsValue(command, name) : `${named} takes no value`;
+  }
+  return code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? unknownOption(Object.keys(optionsOf(command)), named) : undefined;
+}
+
+/** `option` with its dashes, and the one of `known` that was most likely meant. */
+export function unknownOption(known: readonly string[], option: string): string {
+  const near = closestWord(option.replace(/^-+/, ''), known);
   return `there is no option ${option}${near === undefined ? '' : `; did you mean --${near}?`}`;
 }
 

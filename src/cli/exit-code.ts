@@ -20,9 +20,15 @@ export const exitCodes = {
 } as const;
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
-/** The command line was wrong; printed with the usage of the command. */
+/** The command line was wrong; printed with what to do next: the usage of the command, where nothing better is known. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+  readonly next: string | undefined;
+
+  constructor(message: string, next?: string) {
+    super(message);
+    this.next = next;
+  }
 }
 
 /** Where a coded error of the Kernel or of the connection ends up. Exhaustive: a new code must choose. */

@@ -90,7 +90,7 @@ export function checkLines(check: CheckResult, expected: 'pass' | 'fail' | null,
       check.reason === null ? '' : ` · ${check.reason}`,
     ],
   ];
-  if (tail)
+  if (tail && check.tail.trim() !== '')
     for (const line of visibleLines(check.tail.trimEnd()).slice(-12))
       lines.push([styled('dim', `      ${shorten(line, 160)}`)]);
   return lines;

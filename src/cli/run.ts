@@ -1,7 +1,7 @@
 import { closestWord } from '../protocol/closest-word.ts';
 import { EscrowError } from '../protocol/errors.ts';
-import { find, parse, type Command, type Invocation } from './command.ts';
-import { exitCodeOfThrown, exitCodes, UsageError, type ExitCode } from './exit-code.ts';
+import { find, parse, unknownOption, type Command, type Invocation } from './command.ts';
+import { exitCodeOf, exitCodeOfThrown, exitCodes, UsageError, type ExitCode } from './exit-code.ts';
 import { commandHelp, overview, usage } from './help.ts';
 import type { KernelAccess } from './kernel-access.ts';
 import { styled, type Output } from './output.ts';
@@ -16,12 +16,13 @@ export interface Surroundings {
 }
 
 /** Every command has these, so they may also stand before its name. */
-const commonWords: ReadonlySet<string> = new Set(['--json', '--help']);
+const commonWords: ReadonlySet<string> = new Set(['--json', '--help', '-h']);
 
-/** The same command line with the options that stand before the command's name behind it. */
+/** The same command line with the options that stand before the command's name behind it; `help X` is `X --help`. */
 function commandFirst(argv: readonly string[]): readonly string[] {
   const start = argv.findIndex((word) => !commonWords.has(word));
-  return start <= 0 ? argv : [...argv.slice(start), ...argv.slice(0, start)];
+  const ordered = start <= 0 ? argv : [...argv.slice(start), ...argv.slice(0, start)];
+  return ordered[0] === 'help' ? [...ordered.slice(1), '--help'] : ordered;
 }
 
 /** The words before the first option: the command's path and, possibly, its arguments. */
@@ -42,22 +43,42 @@ function meant(commands: readonly Command[], words: readonly string[]): string {
   return `; did you mean "${[group, ...(verb === undefined ? [] : [verb])].join(' ')}"?`;
 }
 
+const isGroup = (commands: readonly Command[], word: string | undefined): boolean =>
+  commands.some(({ path }) => path.length > 1 && path[0] === word);
+
+function noCommand(commands: readonly Command[], words: readonly string[]): UsageError {
+  const [first = ''] = words;
+  const known = isGroup(commands, first);
+  return new UsageError(
+    `there is no command "${words.slice(0, known ? 2 : 1).join(' ')}"${meant(commands, words)}`,
+    known ? `See: escrow ${first} --help` : 'See: escrow --help',
+  );
+}
+
 /** One thrown thing as a person reads it: what is wrong, then what to do. */
-function explain(out: Output, error: unknown, command: Command | undefined): void {
+function explain(out: Output, error: unknown, command: Command | undefined, home: string): void {
   if (error instanceof UsageError) {
     out.note(styled('red', 'error: '), error.message);
     const hint =
-      command === undefined
-        ? 'escrow --help'
-        : `${usage(command)} [options]; see escrow ${command.path.join(' ')} --help`;
+      error.next ??
+      (command === undefined
+        ? 'See: escrow --help'
+        : `${usage(command)} [options]; see escrow ${command.path.join(' ')} --help`);
     out.note('→ ', hint);
     out.value({ error: { code: 'Usage', message: error.message, next: hint } });
     return;
   }
   if (EscrowError.is(error)) {
     out.note(styled('red', 'error: '), error.message, styled('dim', ` [${error.code}]`));
-    if (error.next !== '') out.note('→ ', error.next);
-    out.value({ error: { message: error.message, ...error.toData() } });
+    // The Kernel takes a client's mistake for what it is one of; here it is what somebody typed.
+    const next =
+      error.code === 'InvalidParams' && command !== undefined
+        ? `See what the command takes: escrow ${command.path.join(' ')} --help`
+        : error.next;
+    if (next !== '') out.note('→ ', next);
+    const ofHome = exitCodeOf(error.code) === exitCodes.kernel || error.code === 'StorageFull';
+    if (ofHome && !error.message.includes(home)) out.note(styled('dim', `  state folder: ${home}`));
+    out.value({ error: { message: error.message, ...error.toData(), next } });
     return;
   }
   const defect = error instanceof Error ? error : new Error(String(error));
@@ -68,6 +89,34 @@ function explain(out: Output, error: unknown, command: Command | undefined): voi
   out.value({ error: { code: 'Internal', message: defect.message, next } });
 }
 
+/** What a command line without a command comes to: an overview that was asked for, or what is missing. Throws UsageError. */
+function withoutCommand(argv: readonly string[], out: Output, around: Surroundings): ExitCode {
+  if (argv[0] === '--version' || argv[0] === '-v') {
+    out.line(around.version);
+    out.value({ version: around.version });
+    return exitCodes.ok;
+  }
+  const words = leadingWords(argv);
+  const [first] = words;
+  const option = argv.find((word) => word.startsWith('-') && !commonWords.has(word));
+  if (first === undefined && option !== undefined) throw new UsageError(unknownOption(['help', 'version'], option));
+  const group = around.commands.filter(({ path }) => path[0] === first);
+  if (first !== undefined && (group.length === 0 || words.length > 1)) {
+    throw noCommand(around.commands, words);
+  }
+  const lines = overview(group.length === 0 ? around.commands : group, around.version);
+  if (argv.length === 0 || argv.includes('--help') || argv.includes('-h')) {
+    for (const line of lines) out.line(line);
+    out.value({ help: lines.join('\n') });
+    return exitCodes.ok;
+  }
+  for (const line of lines) out.note(line);
+  const message = `a command is missing${first === undefined ? '' : ` after "${first}"`}`;
+  out.note(styled('red', 'error: '), message);
+  out.value({ error: { code: 'Usage', message, next: ['escrow', ...words, '--help'].join(' ') } });
+  return exitCodes.usage;
+}
+
 /** Runs one command line and returns its exit code. Never throws. */
 export async function runCli(typed: readonly string[], around: Surroundings): Promise<ExitCode> {
   const argv = commandFirst(typed);
@@ -75,30 +124,12 @@ export async function runCli(typed: readonly string[], around: Surroundings): Pr
   const words = leadingWords(argv);
   const found = find(around.commands, words);
   try {
-    if (found === undefined) {
-      if (argv[0] === '--version') {
-        out.line(around.version);
-        out.value({ version: around.version });
-        return exitCodes.ok;
-      }
-      const group = around.commands.filter((command) => command.path[0] === words[0]);
-      const wantsHelp = argv.length === 0 || argv.includes('--help') || words[0] === 'help';
-      if (words.length > 0 && words[0] !== 'help' && (group.length === 0 || words.length > 1)) {
-        const name = words.slice(0, group.length === 0 ? 1 : 2).join(' ');
-        throw new UsageError(`there is no command "${name}"${meant(around.commands, words)}`);
-      }
-      const lines = overview(group.length === 0 ? around.commands : group, around.version);
-      if (wantsHelp) {
-        for (const line of lines) out.line(line);
-        out.value({ help: lines.join('\n') });
-        return exitCodes.ok;
-      }
-      for (const line of lines) out.note(line);
-      const next = `escrow ${words[0] ?? ''} --help`;
-      out.value({ error: { code: 'Usage', message: 'a command is missing', next } });
-      return exitCodes.usage;
+    if (found === undefined) return withoutCommand(argv, out, around);
+    const { command, rest } = found;
+    // A group that does something by itself takes no verb that is not there.
+    if (rest.length > 0 && command.args === '' && isGroup(around.commands, words[0]) && command.path.length === 1) {
+      throw noCommand(around.commands, words);
     }
-    const { command } = found;
     const { args, flags } = parse(command, argv.slice(command.path.length));
     if (flags['help'] === true) {
       const lines = commandHelp(command);
@@ -115,7 +146,7 @@ export async function runCli(typed: readonly string[], around: Surroundings): Pr
       confirm: around.confirm,
     });
   } catch (error) {
-    explain(out, error, found?.command);
+    explain(out, error, found?.command, around.kernel.home);
     return exitCodeOfThrown(error, around.kernel.connected);
   }
 }

@@ -270,7 +270,12 @@ const undo: Command = {
     const integrated = candidate.integrations.findLast(
       ({ state }) => state === 'integrated' || state === 'undo_refused',
     );
-    if (integrated === undefined) throw new UsageError('nothing of this candidate is integrated');
+    if (integrated === undefined) {
+      throw new UsageError(
+        'nothing of this candidate is integrated',
+        `There is nothing to undo. See what became of it: escrow session show ${session.id}`,
+      );
+    }
     const result = await kernel.call('integration/undo', { session: session.id, integration: integrated.id });
     for (const line of integrationLines(result.integration)) out.line(...line);
     out.value(result);

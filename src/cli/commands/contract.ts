@@ -79,9 +79,20 @@ async function readContract(file: string): Promise<string> {
 /** A contract as named on the command line: a file is frozen (freezing the same bytes again changes nothing), a digest is looked up. */
 export async function resolveContract(kernel: KernelLink, typed: string): Promise<ContractView> {
   if (looksLikeDigest(typed)) return kernel.call('contract/get', { digest: await pickContract(kernel, typed) });
+  await readContract(path.resolve(typed));
+  return freezeFile(kernel, typed);
+}
+
+/** Freezes a file. Throws EscrowError InvalidContract with the way to see every fault of it. */
+async function freezeFile(kernel: KernelLink, typed: string): Promise<ContractView> {
   const file = path.resolve(typed);
-  await readContract(file);
-  return kernel.call('contract/freeze', { path: file });
+  try {
+    return await kernel.call('contract/freeze', { path: file });
+  } catch (error) {
+    if (!EscrowError.is(error, 'InvalidContract')) throw error;
+    const next = `See each fault with its place: escrow contract check ${typed}`;
+    throw new EscrowError(error.code, error.message, next, error.details);
+  }
 }
 
 function printContract(out: Output, view: ContractView): void {
@@ -219,6 +230,7 @@ const check: Command = {
     printDiagnostics(out, typed, text, diagnostics);
     const errors = diagnostics.filter((diagnostic) => diagnostic.severity === 'error').length;
     out.line(errors === 0 ? `${typed}: no errors` : `${typed}: ${errors} error${errors === 1 ? '' : 's'}`);
+    out.line('→ ', errors === 0 ? `Next: escrow contract freeze ${typed}` : 'Correct them, then check it again.');
     out.value({
       path: file,
       root,
@@ -237,9 +249,8 @@ const freeze: Command = {
   details: ['Freezing the same bytes again gives the same digest and changes nothing.'],
   exits: { 2: 'the file cannot be read, is not a valid contract, or lies in no git repository' },
   async run({ kernel, out, args: [typed = ''] }) {
-    const file = path.resolve(typed);
-    await readContract(file);
-    const view = await (await kernel.connect()).call('contract/freeze', { path: file });
+    await readContract(path.resolve(typed));
+    const view = await freezeFile(await kernel.connect(), typed);
     printContract(out, view);
     if (view.baseline === null) out.line('→ ', `Next: escrow contract baseline ${typed}`);
     out.value(view);

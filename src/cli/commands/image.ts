@@ -219,7 +219,7 @@ const decline: Command = {
       channel: out.interactive ? ('tty' as const) : ('script' as const),
     };
     await (await kernel.connect()).call('image/decline', { plan: typed, reviewer });
-    out.line('Taken back.');
+    out.line('Recorded: no to this plan. A standing yes to it, if there was one, counts no more.');
     out.value({ plan: typed });
     return exitCodes.ok;
   },

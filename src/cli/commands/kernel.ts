@@ -194,7 +194,9 @@ const log: Command = {
     const { out, kernel } = invocation;
     const file = kernel.logFile;
     const first = await tail(file, count(invocation, 'lines') ?? 50).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') throw new UsageError(`there is no log yet at ${file}`);
+      if (error.code === 'ENOENT') {
+        throw new UsageError(`there is no log yet at ${file}`, 'A Kernel writes it: escrow kernel start');
+      }
       throw error;
     });
     for (const line of first.text) out.line(line);

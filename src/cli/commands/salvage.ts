@@ -68,6 +68,7 @@ const list: Command = {
   options: { limit: { type: 'string', value: 'N', help: 'At most so many, up to 500. Default: 20.' } },
   details: [
     'A container that carries the labels of this state folder and that nothing is recorded of (after a backup was brought back, say) is read out, stopped and removed. What was written in it is kept; it is no candidate, and nothing verifies or integrates it.',
+    'All of one: escrow salvage show ID. Its bytes: escrow salvage write ID --into FOLDER.',
   ],
   exits: {},
   async run(invocation) {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { FencingToken } from '../../protocol/primitives.ts';
@@ -125,6 +126,13 @@ function thinking(invocation: Invocation): InferenceOptions['think'] | undefined
   }
 }
 
+/** A script by its name, also as `models` prints it, or by its file: that is meant relative to where the command was given. */
+function rehearsalScript(named: string): string {
+  const [, listed] = /^rehearsal\/([^\\/]+)$/.exec(named) ?? [];
+  if (listed !== undefined && !existsSync(named)) return listed;
+  return /[\\/]/.test(named) ? path.resolve(named) : named;
+}
+
 const start: Command = {
   path: ['session', 'start'],
   summary: 'Let a model attempt a contract, and watch.',
@@ -172,11 +180,12 @@ const start: Command = {
     const known = EngineKind.safeParse(engine);
     if (!known.success) throw new UsageError('--engine is ollama, chat-completions or rehearsal');
     const named = text(invocation, 'model');
-    if (named === undefined) throw new UsageError('--model is missing');
+    if (named === undefined) {
+      throw new UsageError('--model is missing', 'List what can be named with: escrow models');
+    }
     const detach = given(invocation, 'detach');
     if (detach && given(invocation, 'watch')) throw new UsageError('--watch and --detach exclude each other');
-    // A script's file is meant relative to where the command was given, not to where the Kernel runs.
-    const model = engine === 'rehearsal' && /[\\/]/.test(named) ? path.resolve(named) : named;
+    const model = engine === 'rehearsal' ? rehearsalScript(named) : named;
     const numCtx = count(invocation, 'num-ctx');
     const seed = count(invocation, 'seed');
     const draftNumPredict = count(invocation, 'draft');
@@ -245,7 +254,7 @@ const list: Command = {
       `${session.model}${session.synthetic ? ' (synthetic)' : ''}`,
       session.title,
     ]);
-    if (rows.length === 0) out.line('No sessions.');
+    if (rows.length === 0) out.line('No sessions. Start one with: escrow session start FILE --model NAME');
     else
       for (const line of table([['SESSION', 'STARTED', 'STATE', 'OUTCOME', 'REVIEW', 'MODEL', 'TITLE'], ...rows]))
         out.line(line);

@@ -1,4 +1,5 @@
 import path from 'node:path';
+import { EscrowError } from '../../protocol/errors.ts';
 import { count, given, text, type Command } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
 import { time } from '../format.ts';
@@ -75,7 +76,10 @@ const restore: Command = {
         return exitCodes.failed;
       }
     }
-    const restored = await kernel.restore(folder);
+    const restored = await kernel.restore(folder).catch((error: unknown) => {
+      if (!EscrowError.is(error, 'AnotherKernel')) throw error;
+      throw new EscrowError(error.code, error.message, 'Stop it first: escrow kernel stop --settle', error.details);
+    });
     out.line(`log         ${restored.events} events`);
     out.line(`artefacts   ${restored.artefacts} files, ${mebibytes(restored.artefactBytes)}`);
     out.line(`What was there before is in ${restored.former}.`);

@@ -1,3 +1,4 @@
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { commands } from '../../../src/cli/commands/all.ts';
 import { exitCodeOf } from '../../../src/cli/exit-code.ts';
@@ -76,7 +77,13 @@ describe('command line', () => {
     ['a mistyped option', ['session', 'list', '--limt', '3'], 'there is no option --limt; did you mean --limit?'],
     ['a new contract of another name', ['contract', 'new', 'x.json'], 'ends in .contract.jsonc'],
     ['a command with an open quote', ['contract', 'new', '--check', 'a "b'], 'a quote in --check stays open'],
-    ['a missing argument', ['contract', 'check'], 'an argument is missing'],
+    ['a missing argument', ['contract', 'check'], 'FILE is missing'],
+    ['a verb that a group with an own meaning has not', ['salvage', 'wriet', 'x'], 'did you mean "salvage write"?'],
+    ['an option before any command', ['--hepl'], 'there is no option --hepl; did you mean --help?'],
+    ['an option without its value', ['session', 'start', 'x', '--model'], '--model needs a value: --model NAME'],
+    ['an option whose value is empty', ['session', 'list', '--root', ''], '--root needs a value'],
+    ['a value that looks like an option', ['session', 'start', 'x', '--model', 'm', '--seed', '-1'], '--seed=N where'],
+    ['a value for an option that has none', ['doctor', '--json=3'], '--json takes no value'],
     ['an argument too many', ['doctor', 'now'], 'too many arguments: now'],
     ['a missing model', ['session', 'start', 'x.contract.jsonc'], '--model is missing'],
     [
@@ -97,6 +104,11 @@ describe('command line', () => {
     const help = await run(['--help', 'kernel', 'log']);
     expect(help.code).toBe(0);
     expect(help.stdout).toContain('Usage: escrow kernel log');
+    expect((await run(['help', 'kernel', 'log'])).stdout).toBe(help.stdout);
+    expect((await run(['kernel', 'log', '-h'])).stdout).toBe(help.stdout);
+    expect(await run(['help', 'kernel'])).toMatchObject({ code: 0, stdout: expect.stringContaining('kernel log') });
+    expect((await run(['help', 'kernel'])).stdout).not.toContain('session start');
+    expect(await run(['-v'])).toMatchObject({ code: 0, stdout: '1.2.3\n' });
     const { code, stdout } = await run(['--json', 'contract']);
     expect(code).toBe(2);
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'Usage', next: 'escrow contract --help' } });
@@ -108,6 +120,45 @@ describe('command line', () => {
     });
     expect(code).toBe(2);
     expect(stderr).toContain('/nowhere/x.contract.jsonc cannot be read (ENOENT)');
+  });
+
+  it('says how to find what was named wrong, and which state folder it is about', async () => {
+    const sessions = (method: string): unknown => {
+      if (method === 'session/list') return { sessions: [{ id: 'ses_1', createdAt: 1 }], more: false };
+      if (method === 'contract/list') return { contracts: [] };
+      throw new EscrowError('StorageFull', 'No space left.', 'Free space.');
+    };
+    expect((await run(['session', 'show', 'nope'], sessions)).stderr).toContain(
+      '→ List them with: escrow session list',
+    );
+    const none = await run(['candidate', 'diff', 'last'], () => ({ sessions: [], more: false }));
+    expect(none.stderr).toContain('→ Start one with: escrow session start');
+    expect((await run(['contract', 'baseline', 'abcdef12'], sessions)).stderr).toContain('escrow contract freeze FILE');
+    expect((await run(['kernel', 'status'])).stderr).toMatch(
+      /no Kernel is running.*\n→ .*\n {2}state folder: \/nowhere/,
+    );
+    expect((await run(['kernel', 'backup'], sessions)).stderr).toContain('state folder: /nowhere');
+    const invalid = (): never => {
+      throw new EscrowError('InvalidParams', 'host: Too big', 'This is a fault of the client; update it.');
+    };
+    expect((await run(['engine', 'approve', 'x', '--reviewer', 'a'], invalid)).stderr).toContain(
+      '→ See what the command takes: escrow engine approve --help',
+    );
+  });
+
+  it('takes a rehearsal script also by the name under which models lists it', async () => {
+    const asked: unknown[] = [];
+    const answer = (method: string, params: unknown): unknown => {
+      asked.push([method, params]);
+      if (method === 'contract/get') return { digest: 'd', root: '/r', baseline: {} };
+      throw new EscrowError('ModelNotFound', 'no', 'yes');
+    };
+    const digest = 'ab'.repeat(32);
+    for (const model of ['cart-cents', 'rehearsal/cart-cents', './own/script.json']) {
+      await run(['session', 'start', digest, '--engine', 'rehearsal', '--model', model], answer);
+    }
+    const models = asked.flatMap((each) => (each as [string, { model?: string }])[1].model ?? []);
+    expect(models).toEqual(['cart-cents', 'cart-cents', path.resolve('own/script.json')]);
   });
 
   it('prints a refusal as message, then what to do next; as JSON with its code and details', async () => {
