@@ -191,7 +191,7 @@ describe('what a command leaves behind', () => {
   it('[22+] does not delay its end: a background child that holds stdout is ended', async () => {
     const result = await run('holder');
     expect([result.end, shown(result)]).toEqual([{ kind: 'exit', code: 0 }, 'leader done\n']);
-    // Of the 60 s that it would sleep, and the 30 s that the command may take.
+    // Of the 60 s that it would sleep.
     expect(result.durationMs).toBeLessThan(25_000);
   });
   it('[15+] is no process: a double-forked daemon is gone afterwards', async () => {

@@ -8,7 +8,7 @@ function run(input) {
   const done = spawnSync(process.execPath, ['src/cli.js'], {
     input: JSON.stringify(input),
     encoding: 'utf8',
-    timeout: 10_000,
+    timeout: 60_000,
   });
   return [done.status, done.stdout];
 }

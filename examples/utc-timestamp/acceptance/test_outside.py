@@ -11,7 +11,7 @@ def run(*arguments, stdin=""):
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=60,
         check=False,
     )
 

@@ -3,6 +3,6 @@
  * A unit test freezes the examples and compares.
  */
 export const shippedContracts = {
-  'utc-timestamp': 'e8b709e6762141aa4e3a4a47252149d1ff0a81941e3027624a405967e93ff402',
-  'cart-cents': 'ed4d00228a5d21e393aefaf242d3405826ad6178f6f63469cf0de765556de13a',
+  'utc-timestamp': '97f3397512c4b49abe04567e1b3b1d299261994abb3368f0c8d1f1a562af7cfb',
+  'cart-cents': '67c80ff55f061cb7ba5df07de761cda1f9c75bfdb115b458b4d92566cfb0db3c',
 } as const;
