@@ -6,6 +6,7 @@ import type { FileEntry, RelPath } from '../../protocol/primitives.ts';
 import { manifestFault, readNpmLock } from '../dependencies/npm-lock.ts';
 import { readPythonLock } from '../dependencies/python-lock.ts';
 import { entryFaultText } from './file-refusal.ts';
+import { tooDeep } from './parse-contract.ts';
 import { readTreeFiles } from './read-tree-file.ts';
 import { imageReference, type ResolvedPackages } from './resolve-packages.ts';
 import { shownPath } from './shown-path.ts';
@@ -118,6 +119,8 @@ async function npmParts(
 
 /** `image` of a devcontainer.json; null where there is none that could be one. Everything else in it is ignored. */
 export function imageOf(text: string): string | null {
+  // The parser calls itself for each level.
+  if (tooDeep(text) !== undefined) return null;
   const value: unknown = parse(text, [], { allowTrailingComma: true });
   if (typeof value !== 'object' || value === null || !('image' in value)) return null;
   const { image } = value;

@@ -103,7 +103,7 @@ function firstToken(text: string): number | undefined {
 }
 
 /** Offset of the bracket that goes beyond the depth, or undefined. A flat scan: no recursion. */
-function tooDeep(text: string): number | undefined {
+export function tooDeep(text: string): number | undefined {
   const openBrace = 1;
   const closeBrace = 2;
   const openBracket = 3;

@@ -32,6 +32,9 @@ function tokens(marker: string): readonly Token[] {
   return found;
 }
 
+/** Markers are read by functions that call themselves; those of real lock files nest a few levels. */
+const maxDepth = 50;
+
 /**
  * Whether a marker holds. Own rather than the client's: that would ask the Python that it runs under, not the one that
  * the packages are for. Throws SyntaxError for what is no marker or asks for what is not known.
@@ -63,10 +66,14 @@ export function markerHolds(marker: string, environment: MarkerEnvironment): boo
     while (word('and')) holds = one() && holds;
     return holds;
   };
+  let depth = 0;
   const one = (): boolean => {
     if (peek()?.kind === 'open') {
       next();
+      depth += 1;
+      if (depth > maxDepth) throw new SyntaxError('its parentheses are nested too deeply');
       const holds = either();
+      depth -= 1;
       if (next().kind !== 'close') throw new SyntaxError('a parenthesis is not closed');
       return holds;
     }

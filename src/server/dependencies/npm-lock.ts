@@ -60,12 +60,8 @@ type Read = { readonly ok: true; readonly lock: NpmLock } | { readonly ok: false
  */
 export function readNpmLock(text: string): Read {
   const refuse = (reason: string): Read => ({ ok: false, reason });
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return refuse('it is not JSON');
-  }
+  const value = shallowJson(text);
+  if (value === undefined) return refuse('it is not JSON, or nested too deeply');
   const parsed = LockFile.safeParse(value);
   if (!parsed.success) return refuse('it is not a lock file of npm 7 or newer (run npm install to renew it)');
   const { lockfileVersion, packages: entries } = parsed.data;
@@ -135,7 +131,8 @@ function specsOf(entry: Entry): Readonly<Record<string, string>> {
 /** Whether npm would ask a registry for it, or look into the workspace; `folder` is that of the package that wants it. */
 function isPlainSpec(spec: string, folder: string): boolean {
   if (registrySpec.test(spec)) return true;
-  if (!/^(?:file:|\.{1,2}\/)[^/~:][^:]*$/.test(spec)) return false;
+  // No percent sign: an address may write two dots with it.
+  if (!/^(?:file:|\.{1,2}\/)[^/~:%][^:%]*$/.test(spec)) return false;
   const inside = path.posix.normalize(path.posix.join(folder, spec.replace(/^file:/, '')));
   return inside !== '..' && !inside.startsWith('../');
 }
@@ -244,12 +241,7 @@ const manifestFields = [
  * object in JSON.
  */
 export function barePackageManifest(text: string): string | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return null;
-  }
+  const value = shallowJson(text);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
   const kept = picked(value as Readonly<Record<string, unknown>>, manifestFields);
   return `${JSON.stringify(kept, null, 2)}\n`;
@@ -275,6 +267,17 @@ export function manifestFault(text: string, file: string): string | null {
       for (const inner of Object.values(value as Readonly<Record<string, unknown>>)) queue.push(inner);
   }
   return null;
+}
+
+/** What a text in JSON says, if it can be written again: that is done by a function that calls itself. */
+function shallowJson(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    JSON.stringify(value);
+    return value;
+  } catch {
+    return undefined;
+  }
 }
 
 function shortened(text: string): string {

@@ -28,18 +28,21 @@ export function readPythonLock(text: string): Read {
   const lines = text.replace(/\r\n?/g, '\n').split('\n');
   for (let n = 0; n < lines.length; n += 1) {
     const first = n + 1;
-    let logical = withoutComment(lines[n] ?? '');
-    while (logical.endsWith('\\') && n + 1 < lines.length) {
+    const parts: string[] = [];
+    let part = withoutComment(lines[n] ?? '');
+    while (part.endsWith('\\') && n + 1 < lines.length) {
+      parts.push(part.slice(0, -1));
       n += 1;
-      logical = `${logical.slice(0, -1)} ${withoutComment(lines[n] ?? '')}`;
+      part = withoutComment(lines[n] ?? '');
     }
-    logical = logical.trim();
+    // One space for each run of white space: patterns that look for some would take its square in time.
+    const logical = [...parts, part].join(' ').replace(/\s+/g, ' ').trim();
     if (logical === '') continue;
     const refuse = (why: string): Read => ({ ok: false, reason: `line ${first}: ${why}` });
     if (logical.startsWith('-')) {
       return refuse('options are not taken from the repository (indexes come from your own configuration)');
     }
-    const [spec = '', ...options] = logical.split(/\s+(?=--)/);
+    const [spec = '', ...options] = logical.split(/ (?=--)/);
     const groups = requirement.exec(spec.trim())?.groups;
     if (groups === undefined) return refuse('only NAME==VERSION with hashes is supported');
     const hashes: string[] = [];

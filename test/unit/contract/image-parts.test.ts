@@ -146,6 +146,12 @@ describe('a devcontainer.json', () => {
     const work = freeze({ base: '.devcontainer.json' }, { '.devcontainer.json': JSON.stringify(value) }, null);
     expect(await codes(work)).toEqual(['no-image']);
   });
+  it('that is nested without end is refused', async () => {
+    const deep = `{"customizations": ${'['.repeat(200_000)}${']'.repeat(200_000)}, "image": "python:3.13"}`;
+    expect(await codes(freeze({ base: '.devcontainer.json' }, { '.devcontainer.json': deep }, null))).toEqual([
+      'no-image',
+    ]);
+  });
 
   it('is read without running or following anything', () => {
     for (const text of ['', '{', 'null', '[]', '{"image": 1}']) expect(imageOf(text)).toBeNull();

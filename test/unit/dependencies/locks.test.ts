@@ -105,6 +105,13 @@ describe('a package-lock.json', () => {
     assert(property(json(), (text) => typeof readNpmLock(text).ok === 'boolean'));
   });
 
+  it('that is nested without end is refused, as is such a manifest', () => {
+    const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    expect(readNpmLock(`{"lockfileVersion":3,"packages":{"":{"workspaces":${deep}}}}`)).toMatchObject({ ok: false });
+    expect(manifestFault(`{"workspaces":${deep}}`, 'package.json')).toBe('is no package.json');
+    expect(manifestFault(`{"overrides":${deep}}`, 'package.json')).toBe('is no package.json');
+  });
+
   it.each(['1', '^1.2 || >=2 <3', '*', '', 'latest', 'npm:@s/b@^1', 'file:../b', './b', '~1.2'])(
     'may want %s',
     (spec) => {
@@ -126,6 +133,7 @@ describe('a package-lock.json', () => {
     'b.tgz',
     'file:/b',
     'file:../../b',
+    'file:%2e%2e/%2e%2e/b',
     'npm:b@http://host/b',
   ])('goes with no manifest that wants %s: npm would look there before it compares', (spec) => {
     for (const manifest of [{ dependencies: { b: spec } }, { overrides: { a: { b: { '.': spec } } } }])
@@ -255,6 +263,28 @@ describe('a requirements file', () => {
     expect(passed).toBeGreaterThan(50);
   });
 
+  // Each of these took more than a minute, in which the Kernel did nothing else, where a pattern took the square.
+  it.each([
+    ['spaces before a word', `a==1${' '.repeat(100_000)}x`],
+    ['spaces after a name', `a${' '.repeat(100_000)}x`],
+    ['spaces before an option', `a==1 ${' '.repeat(100_000)}-x`],
+    ['lines that go on', `a \\\n${'\\\n'.repeat(200_000)}x`],
+    ['a name of dashes', `a${'-'.repeat(100_000)}`],
+    ['text before a comment', `${'x '.repeat(100_000)}#`],
+  ])('is refused in no time however it is drawn out: %s', (_, text) => {
+    expect(readPythonLock(text)).toMatchObject({ ok: false });
+  });
+
+  it('may break its lines and space its words as it likes', () => {
+    const text = 'b  ==\t2 ;  python_version  >=  "3" \\\n   --hash=sha256:00   \\\n\t--hash=sha256:11 # why \n';
+    expect(readPythonLock(text)).toEqual({
+      ok: true,
+      requirements: [
+        { name: 'b', extras: '', version: '2', marker: 'python_version >= "3"', hashes: ['sha256:00', 'sha256:11'] },
+      ],
+    });
+  });
+
   it('is read for the image’s Python, not for this machine’s', () => {
     const read = readPythonLock(
       [
@@ -299,6 +329,12 @@ describe('a marker', () => {
     "python_version < '3.9rc1'",
   ])('%s can’t be decided and is said to be', (marker) => {
     expect(() => markerHolds(marker, here)).toThrow(SyntaxError);
+  });
+
+  it('can’t be decided where it nests without end', () => {
+    const nested = (depth: number) => `${'('.repeat(depth)}python_version > '3'${')'.repeat(depth)}`;
+    expect(markerHolds(nested(50), here)).toBe(true);
+    expect(() => markerHolds(nested(100_000), here)).toThrow(SyntaxError);
   });
 });
 
