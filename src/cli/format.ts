@@ -1,5 +1,6 @@
 import type { BaselineView, CheckResult, CommandEnd, FileScope, FrozenSymbol } from '../protocol/contract.ts';
 import { unreachable } from '../protocol/primitives.ts';
+import { readRunReason } from '../protocol/run-reason.ts';
 import type {
   ActivityItem,
   AttemptView,
@@ -13,6 +14,7 @@ import type {
   VerificationView,
 } from '../protocol/views.ts';
 import { styled, type Part, type Style } from './output.ts';
+import { checkReasonText, runReasonText } from './run-reason-text.ts';
 import { shorten, visibleLine, visibleLines } from './visible.ts';
 
 /** Lines of parts: what a view looks like on a terminal. Pure; printing sanitises. */
@@ -87,7 +89,10 @@ export function checkLines(check: CheckResult, expected: 'pass' | 'fail' | null,
       ` ${check.id}: ${check.verdict}`,
       expected === null ? '' : ` (expected ${expected})`,
       styled('dim', ` · ${endOf(check.end)} · ${counts} · ${duration(check.durationMs)}`),
-      check.reason === null ? '' : ` · ${check.reason}`,
+      // How it ended is said already.
+      check.reason === null || check.end.kind !== 'exit' || check.reason.startsWith('exit-')
+        ? ''
+        : ` · ${checkReasonText(check.reason)}`,
     ],
   ];
   if (tail && check.tail.trim() !== '')
@@ -109,7 +114,7 @@ export function baselineLines(baseline: BaselineView, declared: ReadonlyMap<stri
       const expected = declared.get(check.id) ?? null;
       return checkLines(check, expected, expected !== null && check.verdict !== expected);
     }),
-    ...baseline.problems.map((problem): readonly Part[] => ['  ', styled('yellow', '! '), problem]),
+    ...baseline.problems.map((problem): readonly Part[] => ['  ', styled('yellow', '! '), runReasonText(problem)]),
   ];
 }
 
@@ -322,8 +327,12 @@ const scopeLabels: Readonly<Record<FileScope['outcome'], Part>> = {
   'not-checked': styled('yellow', 'scope not known'),
 };
 
-/** False for a reason that the lines of the scope say better. */
-const isOwnReason = (reason: string): boolean => !/^(?:out-of-scope|scope-not-checked): /.test(reason);
+/** False for a reason that the lines of the scope or of a check say better. */
+function isOwnReason(line: string, checks: readonly CheckResult[]): boolean {
+  const reason = readRunReason(line);
+  if (reason.kind === 'check') return !checks.some(({ id, verdict }) => id === reason.id && verdict === 'fail');
+  return reason.kind !== 'out-of-scope' && reason.kind !== 'scope-not-checked';
+}
 
 /** A verification run with its checks. */
 export function verificationLines(verification: VerificationView): Lines {
@@ -344,8 +353,8 @@ export function verificationLines(verification: VerificationView): Lines {
       .flatMap((check) => checkLines(check, null, check.verdict !== 'pass'))
       .map((line) => ['  ', ...line]),
     ...verification.reasons
-      .filter(isOwnReason)
-      .map((reason): readonly Part[] => ['    ', styled('yellow', '! '), reason]),
+      .filter((reason) => isOwnReason(reason, verification.checks))
+      .map((reason): readonly Part[] => ['    ', styled('yellow', '! '), runReasonText(reason)]),
   ];
 }
 

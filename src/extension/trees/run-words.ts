@@ -1,5 +1,7 @@
 import { errorCodes, type ErrorCode } from '../../protocol/errors.ts';
 import { faultWords } from '../fault-words.ts';
+import { unreachable } from '../../protocol/primitives.ts';
+import { readRunReason } from '../../protocol/run-reason.ts';
 import { visible } from '../visible-text.ts';
 import type { TreeWords } from './tree-node.ts';
 import { checkReasonWords } from './words.ts';
@@ -86,21 +88,24 @@ function faultOfRunWords(code: string, { t, home }: Words): string | undefined {
  */
 export function runReasonWords(reason: string, words: Words): string {
   const { t } = words;
-  const [, subject, rest] = /^([\w-]+): ([\s\S]*)$/.exec(reason) ?? [];
-  if (subject === undefined || rest === undefined)
-    return faultOfRunWords(reason, words) ?? visible(reason.replaceAll(/[_-]/g, ' '), 300);
-  if (subject === 'out-of-scope') return t('changed what the contract does not let change: {0}', visible(rest, 300));
-  if (subject === 'scope-not-checked') return t('not compared with what may change: {0}', visible(rest, 300));
-  if (subject === 'files-changed') return t('changed while the checks ran: {0}', visible(rest, 300));
-  const [, declared, seen = rest] = /^declared-(pass|fail)-but-(.+)$/.exec(rest) ?? [];
-  const why = whyWords(seen, words);
-  if (why === undefined) return faultOfRunWords(subject, words) ?? visible(reason.replaceAll('-', ' '), 300);
-  switch (declared) {
-    case 'pass':
-      return t('{0}: {1}, though the contract says that it passes', subject, why);
-    case 'fail':
-      return t('{0}: {1}, though the contract says that it fails', subject, why);
+  const read = readRunReason(reason);
+  switch (read.kind) {
+    case 'out-of-scope':
+      return t('changed what the contract does not let change: {0}', visible(`${read.path} (${read.code})`, 300));
+    case 'scope-not-checked':
+      return t('not compared with what may change: {0}', visible(read.path, 300));
+    case 'files-changed':
+      return t('changed while the checks ran: {0}', visible(read.path, 300));
+    case 'run':
+      return faultOfRunWords(read.code, words) ?? visible(reason.replaceAll(/[_-]/g, ' '), 300);
+    case 'check': {
+      const why = whyWords(read.code, words);
+      if (why === undefined) return faultOfRunWords(read.id, words) ?? visible(reason.replaceAll('-', ' '), 300);
+      if (read.declared === 'pass') return t('{0}: {1}, though the contract says that it passes', read.id, why);
+      if (read.declared === 'fail') return t('{0}: {1}, though the contract says that it fails', read.id, why);
+      return t('{0}: {1}', read.id, why);
+    }
     default:
-      return t('{0}: {1}', subject, why);
+      return unreachable(read, 'reason of a run');
   }
 }

@@ -1,5 +1,6 @@
 import { unreachable } from '../../protocol/primitives.ts';
 import type { FileScope, FrozenSymbol, ScopeGrammar, ScopeReason } from '../../protocol/contract.ts';
+import { readRunReason } from '../../protocol/run-reason.ts';
 import { visible } from '../visible-text.ts';
 import type { Localize } from './tree-node.ts';
 import { shortDigest } from './words.ts';
@@ -30,7 +31,8 @@ export function grammarWords({ package: name, version, language, grammar }: Scop
 
 /** True for a reason of a verification that its scope says better. */
 export function isScopeReason(reason: string): boolean {
-  return /^(?:out-of-scope|scope-not-checked): /.test(reason);
+  const { kind } = readRunReason(reason);
+  return kind === 'out-of-scope' || kind === 'scope-not-checked';
 }
 
 function reasonWords({ reason, line, found, expected }: FileScope, t: Localize): string {

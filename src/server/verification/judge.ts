@@ -7,6 +7,7 @@ import type {
   TestSummary,
 } from '../../protocol/contract.ts';
 import { unreachable } from '../../protocol/primitives.ts';
+import { runReasonLine } from '../../protocol/run-reason.ts';
 import { readSummary } from './summary.ts';
 import { testRunnerOf } from './test-runner.ts';
 
@@ -124,6 +125,10 @@ function failedByItself(check: CheckResult): boolean {
   return ![0, 126, 127, 137].includes(check.end.code);
 }
 
+/** `code`: a CheckReason, or `not-run`, `passed`, `failed`, `unknown`. */
+const ofCheck = (id: string, code: string, declared: 'pass' | 'fail' | null): string =>
+  runReasonLine({ kind: 'check', id, code, declared });
+
 /** What happened to the sandbox around the checks. */
 export interface RunFacts {
   readonly checks: readonly CheckResult[];
@@ -143,24 +148,22 @@ export function judgeBaseline(
   run: RunFacts,
 ): Pick<BaselineView, 'result' | 'problems'> {
   const incomplete: string[] = runProblems(run);
-  for (const path of run.changed ?? []) incomplete.push(`files-changed: ${path}`);
+  for (const path of run.changed ?? []) incomplete.push(runReasonLine({ kind: 'files-changed', path }));
   const wrong: string[] = [];
   for (const check of declared) {
     if (check.kind !== 'acceptance') continue;
     const seen = run.checks.find((result) => result.id === check.id);
-    if (seen === undefined) incomplete.push(`${check.id}: not-run`);
+    if (seen === undefined) incomplete.push(ofCheck(check.id, 'not-run', null));
     else if (check.baseline === 'pass') {
       if (seen.verdict === 'pass') continue;
       (failedByItself(seen) || seen.end.kind === 'exit' ? wrong : incomplete).push(
-        `${check.id}: declared-pass-but-${seen.reason ?? 'failed'}`,
+        ofCheck(check.id, seen.reason ?? 'failed', 'pass'),
       );
-    } else if (seen.verdict === 'pass') wrong.push(`${check.id}: declared-fail-but-passed`);
+    } else if (seen.verdict === 'pass') wrong.push(ofCheck(check.id, 'passed', 'fail'));
     else if (!failedByItself(seen)) {
       // Exit 0 without a summary is neither: the check cannot tell.
-      (seen.end.kind === 'exit' ? wrong : incomplete).push(
-        `${check.id}: declared-fail-but-${seen.reason ?? 'unknown'}`,
-      );
-    } else if (seen.summary !== null && seen.summary.total === 0) wrong.push(`${check.id}: declared-fail-but-no-tests`);
+      (seen.end.kind === 'exit' ? wrong : incomplete).push(ofCheck(check.id, seen.reason ?? 'unknown', 'fail'));
+    } else if (seen.summary !== null && seen.summary.total === 0) wrong.push(ofCheck(check.id, 'no-tests', 'fail'));
   }
   const problems = [...incomplete, ...wrong];
   if (incomplete.length > 0) return { result: 'incomplete', problems };
@@ -181,16 +184,16 @@ export function judgeVerification(
   const failed: string[] = [];
   for (const check of declared) {
     const seen = run.checks.find((result) => result.id === check.id);
-    if (seen === undefined) incomplete.push(`${check.id}: not-run`);
+    if (seen === undefined) incomplete.push(ofCheck(check.id, 'not-run', null));
     else if (seen.verdict === 'fail') {
       const unseen = seen.end.kind === 'unknown' || seen.end.kind === 'cancelled';
-      (unseen ? incomplete : failed).push(`${check.id}: ${seen.reason ?? 'failed'}`);
+      (unseen ? incomplete : failed).push(ofCheck(check.id, seen.reason ?? 'failed', null));
     }
   }
-  for (const path of run.changed ?? []) failed.push(`files-changed: ${path}`);
+  for (const path of run.changed ?? []) failed.push(runReasonLine({ kind: 'files-changed', path }));
   for (const { path, outcome, reason } of scope) {
-    if (outcome === 'outside') failed.push(`out-of-scope: ${path} (${reason ?? 'unknown'})`);
-    else if (outcome === 'not-checked') incomplete.push(`scope-not-checked: ${path}`);
+    if (outcome === 'outside') failed.push(runReasonLine({ kind: 'out-of-scope', path, code: reason ?? 'unknown' }));
+    else if (outcome === 'not-checked') incomplete.push(runReasonLine({ kind: 'scope-not-checked', path }));
   }
   const reasons = [...failed, ...incomplete];
   // A check that did fail has failed, whatever else is missing.
@@ -200,7 +203,8 @@ export function judgeVerification(
 
 function runProblems(run: RunFacts): string[] {
   const problems: string[] = [];
-  if (run.fault !== null) problems.push(`${run.fault.code}: ${run.fault.message}`);
-  if (run.changed === null) problems.push('files-unread');
+  const { fault } = run;
+  if (fault !== null) problems.push(runReasonLine({ kind: 'run', code: fault.code, detail: fault.message }));
+  if (run.changed === null) problems.push(runReasonLine({ kind: 'run', code: 'files-unread', detail: null }));
   return problems;
 }

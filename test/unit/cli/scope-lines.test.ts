@@ -31,7 +31,7 @@ it('a verification says of each file whether it stayed within its symbols, and w
   expect(lines({})[1]).toBe(
     '    out of scope src/usage.py: outside of timestamp, new helper: changed, line 24: x = 2 (was: x = 1)',
   );
-  expect(lines({}).slice(2)).toEqual(['    ! utc: exit-1']);
+  expect(lines({}).slice(2)).toEqual(['    ! utc: exit status 1']);
   expect(lines({ outcome: 'inside', reason: null })[1]).toBe(
     '    in scope src/usage.py: only timestamp, new helper changed',
   );
