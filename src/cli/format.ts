@@ -1,18 +1,10 @@
 import type { BaselineView, CheckResult, CommandEnd, FileScope, FrozenSymbol } from '../protocol/contract.ts';
 import { unreachable } from '../protocol/primitives.ts';
 import { readRunReason } from '../protocol/run-reason.ts';
-import type {
-  ActivityItem,
-  AttemptView,
-  Binding,
-  CandidateView,
-  Health,
-  IntegrationView,
-  InventoryChange,
-  SessionView,
-  SettlementView,
-  VerificationView,
-} from '../protocol/views.ts';
+import type { ActivityItem, AttemptView, InventoryChange, SettlementView } from '../protocol/attempt.ts';
+import type { Binding } from '../protocol/binding.ts';
+import type { Health } from '../protocol/status.ts';
+import type { CandidateView, IntegrationView, SessionView, VerificationView } from '../protocol/views.ts';
 import { styled, type Part, type Style } from './output.ts';
 import { checkReasonText, runReasonText } from './run-reason-text.ts';
 import { shorten, visibleLine, visibleLines } from './visible.ts';

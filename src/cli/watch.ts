@@ -1,5 +1,6 @@
 import { unreachable, type FencingToken, type SessionId } from '../protocol/primitives.ts';
-import type { AttemptView, LiveInference, SessionView } from '../protocol/views.ts';
+import type { AttemptView, LiveInference } from '../protocol/attempt.ts';
+import type { SessionView } from '../protocol/views.ts';
 import { EscrowError } from '../protocol/errors.ts';
 import { activityLines, candidateLines, duration, settlementLines, short, type Lines } from './format.ts';
 import type { KernelLink } from './kernel-access.ts';

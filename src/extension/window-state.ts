@@ -3,7 +3,8 @@ import type { Result } from '../protocol/methods.ts';
 import type { CandidateDigest, ContractDigest, SessionId } from '../protocol/primitives.ts';
 import type { Fault } from './fault-words.ts';
 import type { Unseen } from './review/unseen-changes.ts';
-import type { KernelStatus, SessionSummary, SessionView, WorkspaceFile, WorkspaceSource } from '../protocol/views.ts';
+import type { KernelStatus } from '../protocol/status.ts';
+import type { SessionSummary, SessionView, WorkspaceFile, WorkspaceSource } from '../protocol/views.ts';
 
 /** What was said, and when this window heard it (wall clock, ms). */
 export interface Observed<T> {

@@ -15,18 +15,14 @@ import {
   WallTime,
 } from './primitives.ts';
 import { SalvagedContainer, SalvagedFile } from './salvage.ts';
+import { LiveInference } from './attempt.ts';
+import { EngineKind, InferenceOptions, LoopSwitches } from './binding.ts';
+import { EngineApproval, KernelStatus, ModelView } from './status.ts';
 import {
   AwaySummary,
   CandidateView,
   EvidenceEvent,
-  EngineKind,
-  EngineApproval,
-  InferenceOptions,
   IntegrationView,
-  KernelStatus,
-  LiveInference,
-  LoopSwitches,
-  ModelView,
   SessionSummary,
   SessionView,
   VerificationView,

@@ -1,7 +1,8 @@
 import { EscrowError } from '../protocol/errors.ts';
 import { unreachable } from '../protocol/primitives.ts';
 import type { Result } from '../protocol/methods.ts';
-import type { Binding, EngineApproval, EngineKind, ModelView } from '../protocol/views.ts';
+import type { Binding, EngineKind } from '../protocol/binding.ts';
+import type { EngineApproval, ModelView } from '../protocol/status.ts';
 import { createChatCompletionsEngine } from './inference/chat-completions.ts';
 import { EngineApprovals } from './inference/engine-approvals.ts';
 import { InventoryLedger } from './inference/inventory-ledger.ts';

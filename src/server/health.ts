@@ -1,6 +1,6 @@
 import { accessSync, constants, statfsSync } from 'node:fs';
 import { EscrowError } from '../protocol/errors.ts';
-import type { Health, KernelStatus } from '../protocol/views.ts';
+import type { Health, KernelStatus } from '../protocol/status.ts';
 import type { Engines } from './engines.ts';
 import type { ImageIdentity, SandboxService } from './sandbox/port.ts';
 import type { KernelSettings } from './settings.ts';

@@ -1,5 +1,5 @@
 import { EscrowError } from '../protocol/errors.ts';
-import type { KernelStatus } from '../protocol/views.ts';
+import type { KernelStatus } from '../protocol/status.ts';
 import type { ContractBook } from './contract/contract-book.ts';
 import { checkContract, freezeContract } from './contract/freeze-contract.ts';
 import type { Engines } from './engines.ts';

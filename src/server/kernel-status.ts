@@ -1,6 +1,6 @@
 import { protocolVersion } from '../protocol/methods.ts';
 import { productVersion } from '../protocol/version.ts';
-import type { KernelStatus } from '../protocol/views.ts';
+import type { KernelStatus } from '../protocol/status.ts';
 import type { HealthWatch } from './health.ts';
 import type { ConnectedClient } from './rpc/port.ts';
 import type { SandboxService } from './sandbox/port.ts';

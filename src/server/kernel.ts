@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import type { ParsedParams } from '../protocol/methods.ts';
 import type { SessionId } from '../protocol/primitives.ts';
-import type { Binding, KernelStatus } from '../protocol/views.ts';
+import type { Binding } from '../protocol/binding.ts';
+import type { KernelStatus } from '../protocol/status.ts';
 import { defaultOptions, withSwitches } from './agent/defaults.ts';
 import { runAgent } from './agent/loop.ts';
 import { offeredTools, promptDigest } from './agent/prompt.ts';

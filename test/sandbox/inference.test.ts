@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { ContractDigest } from '../../src/protocol/primitives.ts';
-import type { LiveInference } from '../../src/protocol/views.ts';
+import type { LiveInference } from '../../src/protocol/attempt.ts';
 import {
   callEvents,
   event,

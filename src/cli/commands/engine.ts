@@ -2,7 +2,7 @@ import { text, type Command, type Invocation } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
 import { gibibytes, short, time } from '../format.ts';
 import { styled, table, type Part } from '../output.ts';
-import type { ModelView } from '../../protocol/views.ts';
+import type { ModelView } from '../../protocol/status.ts';
 
 const reviewerOption = {
   reviewer: { type: 'string', value: 'NAME', help: 'Who decides. Recorded as asserted.' },

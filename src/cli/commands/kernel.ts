@@ -3,7 +3,7 @@ import { watch } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { EscrowError } from '../../protocol/errors.ts';
 import { processStart, processState } from '../../protocol/process-identity.ts';
-import type { KernelStatus } from '../../protocol/views.ts';
+import type { KernelStatus } from '../../protocol/status.ts';
 import { count, given, type Command } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
 import { healthLines, time, type Lines } from '../format.ts';

@@ -1,6 +1,7 @@
 import type { Notification, NotificationParams } from '../../protocol/methods.ts';
 import { ContractDigest, SessionId, type ClientId, type FencingToken } from '../../protocol/primitives.ts';
-import type { AwaySummary, EvidenceEvent, KernelStatus, SessionView } from '../../protocol/views.ts';
+import type { KernelStatus } from '../../protocol/status.ts';
+import type { AwaySummary, EvidenceEvent, SessionView } from '../../protocol/views.ts';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { Fault } from '../fault-words.ts';
 import { withEntry, type RefreshKey, type StateStore } from '../window-state.ts';

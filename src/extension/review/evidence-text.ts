@@ -1,5 +1,6 @@
 import type { CheckResult, ContractView, FrozenCheck } from '../../protocol/contract.ts';
-import type { AttemptView, CandidateFile, CandidateView, SessionView, VerificationView } from '../../protocol/views.ts';
+import type { AttemptView } from '../../protocol/attempt.ts';
+import type { CandidateFile, CandidateView, SessionView, VerificationView } from '../../protocol/views.ts';
 import type { Localize, TreeWords } from '../trees/tree-node.ts';
 import {
   checkWords,

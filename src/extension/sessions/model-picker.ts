@@ -1,6 +1,7 @@
 import path from 'node:path';
 import * as vscode from 'vscode';
-import type { EngineKind, ModelView } from '../../protocol/views.ts';
+import type { EngineKind } from '../../protocol/binding.ts';
+import type { ModelView } from '../../protocol/status.ts';
 import { windowFault } from '../fault-words.ts';
 import { fitWords, refusedWords } from '../trees/models-tree.ts';
 import { scriptName } from '../trees/words.ts';

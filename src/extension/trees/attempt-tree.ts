@@ -1,5 +1,6 @@
 import { unreachable } from '../../protocol/primitives.ts';
-import type { ActivityItem, AttemptView, LiveInference, SessionView } from '../../protocol/views.ts';
+import type { ActivityItem, AttemptView, LiveInference } from '../../protocol/attempt.ts';
+import type { SessionView } from '../../protocol/views.ts';
 import { commands } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { candidateNode } from './candidate-tree.ts';

@@ -1,5 +1,5 @@
 import { unreachable } from '../../protocol/primitives.ts';
-import type { Health } from '../../protocol/views.ts';
+import type { Health } from '../../protocol/status.ts';
 import { commands, settings } from '../ids.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';

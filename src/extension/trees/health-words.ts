@@ -1,5 +1,5 @@
 import { errorCodes, type ErrorCode } from '../../protocol/errors.ts';
-import type { Health } from '../../protocol/views.ts';
+import type { Health } from '../../protocol/status.ts';
 import { faultWords } from '../fault-words.ts';
 import { commands, type CommandId } from '../ids.ts';
 import type { TreeWords } from './tree-node.ts';

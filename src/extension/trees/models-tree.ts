@@ -1,4 +1,4 @@
-import type { ModelView } from '../../protocol/views.ts';
+import type { ModelView } from '../../protocol/status.ts';
 import { visible, visibleLines } from '../visible-text.ts';
 import { isCurrent, type WindowState } from '../window-state.ts';
 import { contextWords, node, stale, type Localize, type TreeNode, type TreeWords } from './tree-node.ts';

@@ -3,12 +3,11 @@ import {
   SettlementTrigger,
   type AttemptOutcome,
   type AttemptPhase,
-  type Binding,
-  type CandidateView,
-  type IntegrationView,
   type SettlementStep,
   type SettlementView,
-} from '../../protocol/views.ts';
+} from '../../protocol/attempt.ts';
+import type { Binding } from '../../protocol/binding.ts';
+import type { CandidateView, IntegrationView } from '../../protocol/views.ts';
 import type { CheckResult, CommandEnd } from '../../protocol/contract.ts';
 import type { Localize } from './tree-node.ts';
 

@@ -1,4 +1,4 @@
-import type { InferenceOptions, LoopSwitches } from '../../protocol/views.ts';
+import type { InferenceOptions, LoopSwitches } from '../../protocol/binding.ts';
 
 /**
  * Options where nobody asked for others. 16,384 tokens hold some twelve turns on small files; their cache takes 2.4 GB on

@@ -1,5 +1,6 @@
 import type { FrozenContract } from '../../protocol/contract.ts';
-import type { ActivityItem, Binding } from '../../protocol/views.ts';
+import type { ActivityItem } from '../../protocol/attempt.ts';
+import type { Binding } from '../../protocol/binding.ts';
 import type { ChatMessage, ChatTool, ChatTurn, InferenceFailure } from '../inference/port.ts';
 import type { Sandbox } from '../sandbox/port.ts';
 import type { ScopeGuard } from '../scope/scope-guard.ts';

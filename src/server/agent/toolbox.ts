@@ -1,7 +1,7 @@
 import type { FrozenContract } from '../../protocol/contract.ts';
 import type { RelPath } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
-import type { LoopSwitches } from '../../protocol/views.ts';
+import type { LoopSwitches } from '../../protocol/binding.ts';
 import type { FileRead } from '../sandbox/port.ts';
 import { SandboxFault } from '../sandbox/port.ts';
 import type { ScopeFault } from '../scope/port.ts';

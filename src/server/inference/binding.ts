@@ -1,7 +1,7 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import type { Binding, LoopSwitches } from '../../protocol/views.ts';
-import { InferenceOptions } from '../../protocol/views.ts';
+import type { Binding, LoopSwitches } from '../../protocol/binding.ts';
+import { InferenceOptions } from '../../protocol/binding.ts';
 import type { InferenceEngine } from './port.ts';
 
 /** Everything a binding is made of that is not the engine's to say. */

@@ -1,6 +1,7 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import { sha256 } from '../../protocol/hash.ts';
-import type { Health, ModelIdentity, ModelView } from '../../protocol/views.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
+import type { Health, ModelView } from '../../protocol/status.ts';
 import { messageOf } from '../message-of.ts';
 import { isCloudName } from './cloud.ts';
 import { completionReader, encodeCompletion, ModelsReply, PropsReply, SlotsReply } from './completions-wire.ts';

@@ -1,5 +1,5 @@
 import type { WallTime } from '../../protocol/primitives.ts';
-import type { EngineApproval } from '../../protocol/views.ts';
+import type { EngineApproval } from '../../protocol/status.ts';
 import type { Store } from '../store/port.ts';
 
 const stream = 'engines';

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import type { ModelIdentity } from '../../protocol/views.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
 import { messageOf } from '../message-of.ts';
 import { isCloudName } from './cloud.ts';
 import type { EngineDeps, EngineTiming } from './engine-deps.ts';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { InventoryChange } from '../../protocol/views.ts';
+import type { InventoryChange } from '../../protocol/attempt.ts';
 
 /** What an engine has and holds, at one moment. Kept as an artefact, so its shape is part of the stored format. */
 export const Inventory = z.strictObject({

@@ -2,7 +2,8 @@ import { execFile } from 'node:child_process';
 import { cpus, freemem, totalmem } from 'node:os';
 import { promisify } from 'node:util';
 import type { WallTime } from '../../protocol/primitives.ts';
-import type { MemoryReading, ModelFit } from '../../protocol/views.ts';
+import type { MemoryReading } from '../../protocol/attempt.ts';
+import type { ModelFit } from '../../protocol/status.ts';
 import { Fault } from './fault.ts';
 
 const run = promisify(execFile);

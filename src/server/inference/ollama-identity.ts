@@ -1,6 +1,6 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import { sha256 } from '../../protocol/hash.ts';
-import type { ModelIdentity } from '../../protocol/views.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
 import { isCloudName } from './cloud.ts';
 import { claimedDigest, readManifest, storeOf } from './ollama-store.ts';
 import type { WeightsReader } from './weights.ts';

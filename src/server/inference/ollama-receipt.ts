@@ -1,4 +1,4 @@
-import type { ModelIdentity } from '../../protocol/views.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
 import { canonicalTag } from './cloud.ts';
 import type { IdleLook, LoadedModel } from './port.ts';
 import { hundredths, type Told } from './receipts.ts';

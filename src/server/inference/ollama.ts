@@ -1,7 +1,8 @@
 import { isAbsolute } from 'node:path';
 import type * as z from 'zod';
 import { EscrowError } from '../../protocol/errors.ts';
-import type { Health, ModelIdentity, ModelView } from '../../protocol/views.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
+import type { Health, ModelView } from '../../protocol/status.ts';
 import { messageOf } from '../message-of.ts';
 import { ollamaAnswerReader } from './chat-stream.ts';
 import { canonicalTag, isCloudName, isWellFormedTag } from './cloud.ts';

@@ -1,4 +1,6 @@
-import type { EngineKind, Health, InferenceOptions, ModelIdentity, ModelView, Receipt } from '../../protocol/views.ts';
+import type { Receipt } from '../../protocol/attempt.ts';
+import type { EngineKind, InferenceOptions, ModelIdentity } from '../../protocol/binding.ts';
+import type { Health, ModelView } from '../../protocol/status.ts';
 import type { Inventory } from './inventory.ts';
 
 export interface ChatTool {

@@ -1,6 +1,7 @@
 import { sha256 } from '../../protocol/hash.ts';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import type { ModelIdentity, Receipt } from '../../protocol/views.ts';
+import type { Receipt } from '../../protocol/attempt.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
 
 /** What an engine told of one request, in its own words. Null: it did not tell. Durations in milliseconds. */
 export type Told = Pick<

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
 import type { Sha256 } from '../../protocol/primitives.ts';
-import type { ModelIdentity } from '../../protocol/views.ts';
+import type { ModelIdentity } from '../../protocol/binding.ts';
 import { readGguf, type GgufFacts } from './gguf.ts';
 
 /** A model file as this host read it. */

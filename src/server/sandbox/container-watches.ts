@@ -1,5 +1,5 @@
 import type { ResourceSample } from '../../protocol/executor-answers.ts';
-import type { MemoryReading } from '../../protocol/views.ts';
+import type { MemoryReading } from '../../protocol/attempt.ts';
 import type { ContainerEngine, InspectedContainer } from './engine.ts';
 import { Monitor } from './monitor.ts';
 import { OomWatch } from './oom-watch.ts';

@@ -1,6 +1,6 @@
 import type { InsideReport, ProcessReport } from '../../protocol/executor-answers.ts';
 import { workerId } from '../../protocol/executor.ts';
-import type { LimitReceipt } from '../../protocol/views.ts';
+import type { LimitReceipt } from '../../protocol/attempt.ts';
 import type { InspectedContainer } from './engine.ts';
 import { capabilityMask, cpusWithin, tmpfsOptions, type SandboxProfile, type TmpfsLimit } from './profile.ts';
 import { seccompOption } from './seccomp.ts';

@@ -2,7 +2,7 @@ import { channelBounds, type ExecutorFailure, type ExecutorOp, type Policy } fro
 import { WorkspaceReport } from '../../protocol/executor-answers.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import { sha256 } from '../../protocol/hash.ts';
-import type { LimitReceipt } from '../../protocol/views.ts';
+import type { LimitReceipt } from '../../protocol/attempt.ts';
 import type { AuditChain, ChainSnapshot } from './audit-chain.ts';
 import { ExecutorRefusal, type Answer, type Channel, type RequestOptions, type RequestParameters } from './channel.ts';
 import { judgeCollection, type Gathered } from './collection.ts';

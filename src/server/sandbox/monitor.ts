@@ -3,7 +3,7 @@ import { ResourceSample } from '../../protocol/executor-answers.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { MonitorRecording } from './port.ts';
 import { fits } from '../../protocol/shape.ts';
-import { MemoryReading } from '../../protocol/views.ts';
+import { MemoryReading } from '../../protocol/attempt.ts';
 
 /** Design 20: 8 MiB. At some 900 bytes every 2 s that is five hours; then it says that it is full, and stops. */
 export const monitorBytes = 8 * 1024 * 1024;

@@ -1,6 +1,7 @@
 import type { CommandEnd, FrozenDependencies, ProfileName } from '../../protocol/contract.ts';
 import type { ArtefactRef, FileEntry, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
-import type { Health, LimitReceipt, MemoryReading } from '../../protocol/views.ts';
+import type { LimitReceipt, MemoryReading } from '../../protocol/attempt.ts';
+import type { Health } from '../../protocol/status.ts';
 import type { UsePeaks } from './monitor.ts';
 
 /** An image by content. `reference` is what was asked for, `digest` is what counts (`sha256:…` of the image config). */

@@ -1,7 +1,7 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { AttemptId, SessionId } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
-import type { SettlementTrigger } from '../../protocol/views.ts';
+import type { SettlementTrigger } from '../../protocol/attempt.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import { messageOf } from '../message-of.ts';
 import type { Sandbox } from '../sandbox/port.ts';

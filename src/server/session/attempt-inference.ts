@@ -1,6 +1,7 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { AttemptId, SessionId } from '../../protocol/primitives.ts';
-import type { AttemptEngine, Binding, LiveInference, MemoryReading, Receipt } from '../../protocol/views.ts';
+import type { AttemptEngine, LiveInference, MemoryReading, Receipt } from '../../protocol/attempt.ts';
+import type { Binding } from '../../protocol/binding.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import { canonicalTag } from '../inference/cloud.ts';
 import type { Fault } from '../inference/fault.ts';

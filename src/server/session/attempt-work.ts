@@ -1,7 +1,7 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { FrozenContract } from '../../protocol/contract.ts';
 import type { AttemptId } from '../../protocol/primitives.ts';
-import type { SettlementTrigger } from '../../protocol/views.ts';
+import type { SettlementTrigger } from '../../protocol/attempt.ts';
 import type { AgentEnd, AgentFact, RunAgent } from '../agent/port.ts';
 import type { InferenceEngine } from '../inference/port.ts';
 import { messageOf } from '../message-of.ts';

@@ -1,5 +1,6 @@
 import type { WallTime } from '../../protocol/primitives.ts';
-import type { AwaySummary, SettlementTrigger } from '../../protocol/views.ts';
+import type { SettlementTrigger } from '../../protocol/attempt.ts';
+import type { AwaySummary } from '../../protocol/views.ts';
 import type { Sessions } from './sessions.ts';
 import { lastAttempt } from './state.ts';
 

@@ -14,13 +14,12 @@ import type {
 import type {
   ActivityItem,
   AttemptEngine,
-  CandidateFile,
-  DecisionView,
   LimitReceipt,
   Receipt,
   SettlementStep,
   SettlementTrigger,
-} from '../../protocol/views.ts';
+} from '../../protocol/attempt.ts';
+import type { CandidateFile, DecisionView } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import type { CollectionRecord, ControllerRecord } from './events.ts';
 

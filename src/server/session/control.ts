@@ -1,6 +1,7 @@
 import type { ClientId, FencingToken, SessionId, WallTime } from '../../protocol/primitives.ts';
 import { EscrowError } from '../../protocol/errors.ts';
-import type { ControllerView, SettlementTrigger } from '../../protocol/views.ts';
+import type { SettlementTrigger } from '../../protocol/attempt.ts';
+import type { ControllerView } from '../../protocol/views.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';
 import type { ControllerRecord } from './events.ts';

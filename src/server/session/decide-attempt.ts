@@ -1,6 +1,6 @@
 import type { AttemptId, FencingToken } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
-import type { AttemptPhase, SettlementTrigger } from '../../protocol/views.ts';
+import type { AttemptPhase, SettlementTrigger } from '../../protocol/attempt.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import type { AttemptCommand } from './commands.ts';
 import { accept, refuse, wrong, type Decision, type Now } from './decision.ts';

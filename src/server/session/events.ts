@@ -16,14 +16,13 @@ import type { CheckResult, FileScope, FrozenContract } from '../../protocol/cont
 import type {
   ActivityItem,
   AttemptEngine,
-  Binding,
-  CandidateFile,
-  DecisionView,
   LimitReceipt,
   Receipt,
   SettlementStep,
   SettlementTrigger,
-} from '../../protocol/views.ts';
+} from '../../protocol/attempt.ts';
+import type { Binding } from '../../protocol/binding.ts';
+import type { CandidateFile, DecisionView } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import type { UsePeaks } from '../sandbox/monitor.ts';
 import type { Outcome } from './outcome.ts';

@@ -1,5 +1,5 @@
 import { unreachable } from '../../protocol/primitives.ts';
-import type { SettlementStep } from '../../protocol/views.ts';
+import type { SettlementStep } from '../../protocol/attempt.ts';
 import type { UsePeaks } from '../sandbox/monitor.ts';
 import type { RecordedEvent } from './events.ts';
 import type {

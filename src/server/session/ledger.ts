@@ -1,6 +1,6 @@
 import { digestOf } from '../../protocol/hash.ts';
 import type { ContractDigest, Sha256, WallTime } from '../../protocol/primitives.ts';
-import type { Binding } from '../../protocol/views.ts';
+import type { Binding } from '../../protocol/binding.ts';
 import type { Store, StoredEvent, ViewRow } from '../store/port.ts';
 
 /**

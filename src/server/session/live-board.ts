@@ -1,5 +1,5 @@
 import type { SessionId } from '../../protocol/primitives.ts';
-import type { LiveInference } from '../../protocol/views.ts';
+import type { LiveInference } from '../../protocol/attempt.ts';
 
 /** Milliseconds between two tellings of the same request: what an eye can follow. */
 const tellEveryMs = 200;

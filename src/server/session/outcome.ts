@@ -1,5 +1,5 @@
 import { unreachable } from '../../protocol/primitives.ts';
-import type { AttemptOutcome, AttemptPhase, SettlementTrigger } from '../../protocol/views.ts';
+import type { AttemptOutcome, AttemptPhase, SettlementTrigger } from '../../protocol/attempt.ts';
 import type { AttemptIn, SettlingPhase } from './state.ts';
 
 export interface Outcome {

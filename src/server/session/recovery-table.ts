@@ -1,4 +1,4 @@
-import type { AttemptPhase } from '../../protocol/views.ts';
+import type { AttemptPhase } from '../../protocol/attempt.ts';
 import { unreachable } from '../../protocol/primitives.ts';
 import type { ObservedContainer } from '../sandbox/port.ts';
 import { interrupted, type AttemptStage, type CandidateState, type SessionState } from './state.ts';

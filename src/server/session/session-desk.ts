@@ -1,7 +1,9 @@
 import { EscrowError } from '../../protocol/errors.ts';
 import type { ParsedParams } from '../../protocol/methods.ts';
 import { AttemptId, type FencingToken, type SessionId } from '../../protocol/primitives.ts';
-import type { Binding, LiveInference, SessionView, SettlementTrigger } from '../../protocol/views.ts';
+import type { LiveInference, SettlementTrigger } from '../../protocol/attempt.ts';
+import type { Binding } from '../../protocol/binding.ts';
+import type { SessionView } from '../../protocol/views.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
 import type { Logger } from '../log.ts';
 import type { ConnectedClient } from '../rpc/port.ts';

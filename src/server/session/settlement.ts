@@ -1,7 +1,8 @@
 import type { FrozenContract } from '../../protocol/contract.ts';
 import type { CandidateDigest, RelPath } from '../../protocol/primitives.ts';
 import { unreachable } from '../../protocol/primitives.ts';
-import type { CandidateFile, SettlementStep } from '../../protocol/views.ts';
+import type { SettlementStep } from '../../protocol/attempt.ts';
+import type { CandidateFile } from '../../protocol/views.ts';
 import type { OomWord } from '../sandbox/port.ts';
 import type { AttemptRecord, Collected } from './attempt-record.ts';
 import type { AttemptSandbox } from './attempt-sandbox.ts';

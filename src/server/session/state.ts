@@ -13,13 +13,11 @@ import type {
   ActivityItem,
   AttemptEngine,
   AttemptPhase,
-  CandidateFile,
-  DecisionView,
-  IntegrationView,
   LimitReceipt,
   SettlementStep,
   SettlementTrigger,
-} from '../../protocol/views.ts';
+} from '../../protocol/attempt.ts';
+import type { CandidateFile, DecisionView, IntegrationView } from '../../protocol/views.ts';
 import type { AgentEnd } from '../agent/port.ts';
 import type { CollectionRecord, ControllerRecord, SessionBasis } from './events.ts';
 import type { Outcome } from './outcome.ts';

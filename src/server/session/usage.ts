@@ -1,4 +1,4 @@
-import type { Receipt } from '../../protocol/views.ts';
+import type { Receipt } from '../../protocol/attempt.ts';
 
 /** What the receipts of an attempt add up to. Null: none of them told it. */
 export interface Usage {

@@ -1,10 +1,9 @@
+import type { AttemptView, LiveInference } from '../../protocol/attempt.ts';
 import type {
   SessionSummary,
   SessionView,
-  AttemptView,
   CandidateView,
   ControllerView,
-  LiveInference,
   VerificationView,
 } from '../../protocol/views.ts';
 import type { CandidateDigest } from '../../protocol/primitives.ts';

@@ -1,7 +1,7 @@
 import type { CheckResult, FrozenCheck, ProfileName } from '../../protocol/contract.ts';
 import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry } from '../../protocol/primitives.ts';
-import type { LimitReceipt } from '../../protocol/views.ts';
+import type { LimitReceipt } from '../../protocol/attempt.ts';
 import { SandboxFault } from '../sandbox/port.ts';
 import type {
   AbsenceObservation,

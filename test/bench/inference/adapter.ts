@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { InferenceEngine } from '../../../src/server/inference/port.ts';
-import type { ModelIdentity } from '../../../src/protocol/views.ts';
+import type { ModelIdentity } from '../../../src/protocol/binding.ts';
 import { peerModel } from '../../fixtures/bad-peers/ollama-peer.ts';
 import { chatOptions, engineOn } from '../../fixtures/ollama-chat.ts';
 import { median, ratio, time, timed, type Figure } from '../figures.ts';

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { ScopeReason, type FileScope } from '../../../src/protocol/contract.ts';
 import type { RelPath } from '../../../src/protocol/primitives.ts';
-import { attemptOutcomes, attemptPhases, sessionStates } from '../../../src/protocol/views.ts';
+import { attemptOutcomes, attemptPhases } from '../../../src/protocol/attempt.ts';
+import { sessionStates } from '../../../src/protocol/views.ts';
 import { possibleActions } from '../../../src/extension/possible-actions.ts';
 import { statusLine } from '../../../src/extension/status-line.ts';
 import { healthTree } from '../../../src/extension/trees/health-tree.ts';

@@ -2,7 +2,7 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { MemoryReading } from '../../../src/protocol/views.ts';
+import type { MemoryReading } from '../../../src/protocol/attempt.ts';
 import type { Fault } from '../../../src/server/inference/fault.ts';
 import {
   ceilingReached,

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { admit, measure, startAdmission } from '../../../src/server/inference/admission.ts';
 import { agentTools, systemPrompt } from '../../../src/server/agent/prompt.ts';
-import type { InferenceOptions, ModelIdentity } from '../../../src/protocol/views.ts';
+import type { InferenceOptions, ModelIdentity } from '../../../src/protocol/binding.ts';
 import type { ChatMessage, ChatTurn, InferenceEngine } from '../../../src/server/inference/port.ts';
 import { WeightsReader } from '../../../src/server/inference/weights.ts';
 import { completionsEngineOn } from '../../fixtures/engine-subjects.ts';

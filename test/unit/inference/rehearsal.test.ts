@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { ModelIdentity } from '../../../src/protocol/views.ts';
+import type { ModelIdentity } from '../../../src/protocol/binding.ts';
 import type { ChatMessage, ChatTurn, InferenceEngine } from '../../../src/server/inference/port.ts';
 import { loadScript } from '../../../src/server/inference/rehearsal/script.ts';
 import { startRehearsal } from '../../../src/server/inference/rehearsal/start.ts';

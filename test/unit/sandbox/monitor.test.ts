@@ -5,7 +5,7 @@ import path from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ResourceSample } from '../../../src/protocol/executor-answers.ts';
-import type { MemoryReading } from '../../../src/protocol/views.ts';
+import type { MemoryReading } from '../../../src/protocol/attempt.ts';
 import { createMemoryProbe } from '../../../src/server/inference/memory.ts';
 import { Monitor, readMonitor } from '../../../src/server/sandbox/monitor.ts';
 

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { AttemptEngine, Binding, LiveInference, MemoryReading } from '../../../src/protocol/views.ts';
+import type { AttemptEngine, LiveInference, MemoryReading } from '../../../src/protocol/attempt.ts';
+import type { Binding } from '../../../src/protocol/binding.ts';
 import { defaultOptions, defaultSwitches } from '../../../src/server/agent/defaults.ts';
 import { agentTools, promptDigest } from '../../../src/server/agent/prompt.ts';
 import { makeBinding } from '../../../src/server/inference/binding.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { LiveInference } from '../../../src/protocol/views.ts';
+import type { LiveInference } from '../../../src/protocol/attempt.ts';
 import { LiveBoard } from '../../../src/server/session/live-board.ts';
 import { ids } from '../../fixtures/session.ts';
 

@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import type { ClientId, FencingToken, SessionId } from '../../../src/protocol/primitives.ts';
-import type { SettlementTrigger } from '../../../src/protocol/views.ts';
+import type { SettlementTrigger } from '../../../src/protocol/attempt.ts';
 import type { ConnectedClient } from '../../../src/server/rpc/port.ts';
 import { Control } from '../../../src/server/session/control.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
