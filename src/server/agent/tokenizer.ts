@@ -52,7 +52,7 @@ const lineLimit = 65_536;
  */
 export function tokenize(line: string): Tokenized {
   if (line.length > lineLimit) return { ok: false, code: 'too_long', at: `${line.length} characters` };
-  const text = line.replaceAll(/^[ \t\r\n]+|[ \t\r\n]+$/g, '');
+  const text = line.slice(/^[ \t\r\n]*/.exec(line)?.[0].length, endOf(line));
   const argv: string[] = [];
   let word: string | null = null;
   /** A shell reads `NAME=` as an assignment only where nothing of the name is quoted. */
@@ -134,4 +134,11 @@ export function quoteArgv(argv: readonly string[]): string {
         : `'${word.replaceAll("'", `'\\''`)}'`,
     )
     .join(' ');
+}
+
+/** Where the white space at the end begins. A pattern would try at each of a line's other spaces as well. */
+function endOf(line: string): number {
+  let end = line.length;
+  while (/[ \t\r\n]/.test(line[end - 1] ?? '')) end -= 1;
+  return end;
 }

@@ -77,6 +77,12 @@ describe('what only a shell understands is refused', () => {
   });
 });
 
+test('lines that are drawn out with spaces hold nothing up', () => {
+  // A pattern for the space at the end took ten seconds for each of these.
+  const drawnOut = ` a${' \t'.repeat(32_000)}b\n `;
+  for (let n = 0; n < 20; n += 1) expect(tokenize(drawnOut)).toEqual({ ok: true, argv: ['a', 'b'] });
+});
+
 test('every argv that a contract can declare comes back from its own quoting', () => {
   const word = fc.oneof(
     fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }),
