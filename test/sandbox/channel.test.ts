@@ -15,6 +15,7 @@ import {
   sandboxBench,
   textOf,
   type SandboxBench,
+  type SpecParts,
 } from '../fixtures/sandbox.ts';
 import { supervisorClient, type SupervisorClient } from '../fixtures/supervisor-client.ts';
 
@@ -25,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => bench.dispose());
 
 const path = pathOf('src/a.py');
-const parts: Partial<SandboxSpec> = {
+const parts: SpecParts = {
   files: [file('src/a.py', 'old\n'), file('test/a_test.py', 'protected\n')],
   writable: [path],
   commands: [

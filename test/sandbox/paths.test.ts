@@ -4,12 +4,20 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { FromExecutor } from '../../src/protocol/executor-answers.ts';
 import { sha256 } from '../../src/protocol/hash.ts';
-import type { Sandbox, SandboxSpec } from '../../src/server/sandbox/port.ts';
+import type { Sandbox } from '../../src/server/sandbox/port.ts';
 import { containerLabels } from '../../src/server/sandbox/labels.ts';
 import { bounded, createOptions } from '../../src/server/sandbox/profile.ts';
 import { collect } from '../fixtures/collected.ts';
 import { patienceMs } from '../fixtures/kernel.ts';
-import { file, pathOf, rootProgram, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
+import {
+  file,
+  pathOf,
+  rootProgram,
+  sandboxBench,
+  textOf,
+  type SandboxBench,
+  type SpecParts,
+} from '../fixtures/sandbox.ts';
 import { supervisorClient, type SupervisorClient } from '../fixtures/supervisor-client.ts';
 import { unless } from '../fixtures/left-out.ts';
 
@@ -20,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => bench.dispose());
 
 const path = pathOf('src/a.py');
-const parts: Partial<SandboxSpec> = {
+const parts: SpecParts = {
   files: [file('src/a.py', 'old\n'), file('src/deep/b.py', 'deep\n')],
   readable: [pathOf('src/deep/b.py')],
   writable: [path],

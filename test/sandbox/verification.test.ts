@@ -5,13 +5,12 @@ import { sha256 } from '../../src/protocol/hash.ts';
 import type { ArtefactRef, RelPath } from '../../src/protocol/primitives.ts';
 import { freezeContract } from '../../src/server/contract/freeze-contract.ts';
 import type { Frozen } from '../../src/server/contract/freeze-contract.ts';
-import type { PlacedFile } from '../../src/server/sandbox/port.ts';
 import { judgeBaseline, judgeVerification } from '../../src/server/verification/judge.ts';
 import { runChecks } from '../../src/server/verification/run-checks.ts';
 import type { CheckHooks, CheckRun } from '../../src/server/verification/run-checks.ts';
 import { verificationFiles } from '../../src/server/verification/verification-files.ts';
 import { exampleRepo } from '../fixtures/example-repo.ts';
-import { sandboxBench, textOf } from '../fixtures/sandbox.ts';
+import { sandboxBench, textOf, placedFiles, type TestFile } from '../fixtures/sandbox.ts';
 import type { SandboxBench } from '../fixtures/sandbox.ts';
 import { scope } from '../fixtures/scope.ts';
 
@@ -31,7 +30,7 @@ function artefacts() {
 const filesOf = (
   bytes: ReadonlyMap<RelPath, Uint8Array>,
   entries: readonly { path: RelPath; mode: number }[],
-): PlacedFile[] => entries.map(({ path, mode }) => ({ path, mode, bytes: bytes.get(path)! }));
+): TestFile[] => entries.map(({ path, mode }) => ({ path, mode, bytes: bytes.get(path)! }));
 
 describe('checks in a real sandbox', () => {
   let bench: SandboxBench;
@@ -54,7 +53,7 @@ describe('checks in a real sandbox', () => {
     readonly kept?: Map<string, Uint8Array>;
   }
   async function run(
-    files: readonly PlacedFile[],
+    files: readonly TestFile[],
     checks: FrozenContract['checks'],
     purpose: 'baseline' | 'verification',
     options: Options = {},
@@ -73,7 +72,7 @@ describe('checks in a real sandbox', () => {
       epoch: 1,
       image: bench.image,
       profile: 'bounded',
-      files,
+      ...placedFiles(files),
       scratch: [],
       checks,
       baseline: options.baseline ?? null,
@@ -392,7 +391,7 @@ for act in (lambda: pathlib.Path("a.txt").write_text("y"), lambda: os.unlink("a.
         epoch: 1,
         image: bench.image,
         profile: 'bounded',
-        files: [],
+        ...placedFiles([]),
         scratch: [],
         checks: [
           {

@@ -1,8 +1,8 @@
 import { sha256 } from '../../protocol/hash.ts';
 import type { BaselineView, ContractView, FrozenContract } from '../../protocol/contract.ts';
 import { EscrowError } from '../../protocol/errors.ts';
-import type { ContractDigest, RelPath, Sha256, WallTime } from '../../protocol/primitives.ts';
-import type { ImageWanted, PlacedFile } from '../sandbox/port.ts';
+import type { ContractDigest, FileEntry, RelPath, WallTime } from '../../protocol/primitives.ts';
+import type { ImageWanted } from '../sandbox/port.ts';
 import { dependencyEntries, languageOf } from './contract-image.ts';
 import type { Frozen } from './freeze-contract.ts';
 import type { Json, NewEvent, Store, ViewRow } from '../store/port.ts';
@@ -16,6 +16,13 @@ const filesAtOnce = 8;
 export const contractStream = (digest: ContractDigest): string => `contract:${digest}`;
 /** One contract may be frozen in several folders: each is its own record, the digest and the baseline are shared. */
 const recordKey = (digest: ContractDigest, root: string): string => `${digest}:${sha256(root)}`;
+
+/** A file of a contract with its bytes. */
+export interface KeptFile {
+  readonly path: RelPath;
+  readonly mode: number;
+  readonly bytes: Uint8Array;
+}
 
 /** Frozen contracts and their baselines: the record, and the bytes as artefacts. */
 export class ContractBook {
@@ -132,8 +139,12 @@ export class ContractBook {
   }
 
   /** Lock files and manifests that the image's packages are made from: nothing else of the repository is near. */
-  async dependencyFiles(contract: FrozenContract): Promise<readonly PlacedFile[]> {
-    return this.#files(dependencyEntries(contract));
+  async dependencyFiles(contract: FrozenContract): Promise<readonly KeptFile[]> {
+    return eachOf(dependencyEntries(contract), async ({ path, mode, sha256: digest }) => ({
+      path,
+      mode,
+      bytes: await this.#store.artefacts.get(digest),
+    }));
   }
 
   list(root?: string): readonly ContractView[] {
@@ -185,22 +196,8 @@ export class ContractBook {
     return baseline;
   }
 
-  /** The snapshot's bytes, re-hashed on the way. */
-  async snapshot(contract: FrozenContract): Promise<readonly PlacedFile[]> {
-    return this.#files(contract.files);
-  }
-  /** Files that only the verifier sees. */
-  async supplemental(contract: FrozenContract): Promise<readonly PlacedFile[]> {
-    return this.#files(contract.supplementalFiles);
-  }
-
-  async #files(entries: readonly { path: RelPath; mode: number; sha256: Sha256 }[]): Promise<readonly PlacedFile[]> {
-    return eachOf(entries, async ({ path, mode, sha256: digest }) => ({
-      path,
-      mode,
-      bytes: await this.#store.artefacts.get(digest),
-    }));
-  }
+  /** The bytes of a file of a snapshot, re-hashed on the way. Throws EscrowError NotFound, ArtefactDamaged. */
+  readonly bytesOf = (file: FileEntry): Promise<Uint8Array> => this.#store.artefacts.get(file.sha256);
 
   #records(digest: ContractDigest): readonly FreezeRecord[] {
     const latest = new Map<string, FreezeRecord>();

@@ -7,10 +7,9 @@ import {
   type Policy,
 } from '../../protocol/executor.ts';
 import type { WorkspaceReport } from '../../protocol/executor-answers.ts';
-import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry, RelPath, Sha256 } from '../../protocol/primitives.ts';
 import type { ChainSnapshot } from './audit-chain.ts';
-import type { Collection, PlacedFile } from './port.ts';
+import type { Collection } from './port.ts';
 
 /** What could be read out, whatever the way. Null: it could not be read. */
 export interface Gathered {
@@ -147,11 +146,6 @@ function violationsIn(report: WorkspaceReport, expected: Expectation): string[] 
     ? [...baseline.keys()].filter((path) => !found.has(path)).map((path) => `vanished: ${path}`)
     : [];
   return [...changed, ...vanished, ...report.odd.map((path) => `no plain file: ${path}`)];
-}
-
-/** What was placed, by hash. Hashes all of it: once for a sandbox is enough. */
-export function entriesOf(files: readonly PlacedFile[]): readonly FileEntry[] {
-  return files.map(({ path, mode, bytes }) => ({ path, mode, size: bytes.length, sha256: sha256(bytes) }));
 }
 
 /** The mode that a collected file has in terms of the snapshot. */

@@ -25,12 +25,6 @@ export type Language = 'node' | 'python' | 'go' | 'rust';
 
 export type SandboxPurpose = 'attempt' | 'verification' | 'baseline';
 
-export interface PlacedFile {
-  readonly path: RelPath;
-  readonly mode: number;
-  readonly bytes: Uint8Array;
-}
-
 /** Where the bytes of one file go as they are read out. */
 export interface FileSink {
   /** The next bytes; they are valid during the call only. Never more than were announced. */
@@ -66,7 +60,10 @@ export interface SandboxSpec {
   readonly epoch: number;
   readonly image: ImageIdentity;
   readonly profile: ProfileName;
-  readonly files: readonly PlacedFile[];
+  /** The whole workspace, by the hashes of its files. */
+  readonly files: readonly FileEntry[];
+  /** The bytes of one of them. Asked for when it is sent; what it rejects with, provisioning does. */
+  readonly bytesOf: (file: FileEntry) => Promise<Uint8Array>;
   readonly readable: readonly RelPath[];
   readonly writable: readonly RelPath[];
   readonly scratch: readonly RelPath[];

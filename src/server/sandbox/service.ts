@@ -2,14 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { EscrowError } from '../../protocol/errors.ts';
-import { channelBounds, manifestDigest, Policy, replayAudit } from '../../protocol/executor.ts';
+import { Policy, replayAudit } from '../../protocol/executor.ts';
 import { InsideReport } from '../../protocol/executor-answers.ts';
-import { digestOf, sha256 } from '../../protocol/hash.ts';
 import { withPoints } from '../crash-points.ts';
-import { unreachable, type FileEntry } from '../../protocol/primitives.ts';
+import { unreachable } from '../../protocol/primitives.ts';
 import { AuditChain } from './audit-chain.ts';
 import { Channel, newChannelKey, type Welcome } from './channel.ts';
-import { declaredMode, entriesOf, judgeCollection } from './collection.ts';
+import { declaredMode, judgeCollection } from './collection.ts';
 import { ContainerWatches } from './container-watches.ts';
 import { ContainerEngine, type CreateOptions, type InspectedContainer } from './engine.ts';
 import { EngineFault } from './engine-fault.ts';
@@ -18,7 +17,8 @@ import { readByExec } from './exec-reader.ts';
 import { defaultImage, findBase, resolveImage } from './image.ts';
 import { containerLabels, isOurs, labelKeys, productLabel, purposeOf } from './labels.ts';
 import { readBack } from './limits.ts';
-import { faultOf, LiveSandbox, tooLarge } from './live-sandbox.ts';
+import { faultOf, LiveSandbox } from './live-sandbox.ts';
+import { place } from './placing.ts';
 import {
   SandboxFault,
   type Collection,
@@ -188,8 +188,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             );
             throw new SandboxFault('limit-not-in-force', `not in force: ${list.join('; ')}`);
           }
-          const baseline = entriesOf(spec.files);
-          const placed = await place(channel, policy, spec, baseline, steps);
+          const placed = await place(channel, policy, spec, (step) => steps.next(step));
           await onFact({ kind: 'placed', ...placed });
           return new LiveSandbox({
             name: spec.name,
@@ -198,7 +197,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             channel,
             chain,
             policy,
-            baseline,
+            baseline: spec.files,
             limits,
             mayChange: spec.mayChange ?? Infinity,
             recording: () => watches.recording(engineId),
@@ -243,7 +242,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
             channel,
             chain,
             policy,
-            baseline: entriesOf(spec.files),
+            baseline: spec.files,
             limits: [],
             mayChange: spec.mayChange ?? Infinity,
             recording: () => watches.recording(found.id),
@@ -291,7 +290,7 @@ export function createSandboxService(options: SandboxServiceOptions): SandboxSer
           chain.adopt(replay.entries.length, replay.head, before);
         }
       }
-      const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: entriesOf(spec.files), policy, chain });
+      const judged = judgeCollection({ ...gathered, files }, { nonce, baseline: spec.files, policy, chain });
       return { ...judged, monitor: watches.recording(engineId) };
     },
 
@@ -422,36 +421,6 @@ function checkWelcome(welcome: Welcome, spec: SandboxSpec, chain: AuditChain): v
 
 function checkImage(inspected: InspectedContainer, spec: SandboxSpec): void {
   if (inspected.image !== spec.image.digest) throw new SandboxFault('engine', 'the container has another image');
-}
-
-/**
- * Sends the policy and all files in one go and compares what the supervisor has with what was meant. Throws SandboxFault,
- * and the first ExecutorRefusal: what follows it is refused as well.
- */
-async function place(
-  channel: Channel,
-  policy: Policy,
-  spec: SandboxSpec,
-  baseline: readonly FileEntry[],
-  steps: Steps,
-): Promise<{ readonly files: number; readonly bytes: number }> {
-  const tooLong = baseline.find(({ size }) => size > channelBounds.fileBytes);
-  if (tooLong !== undefined) throw new SandboxFault('too-large', tooLarge(tooLong.path, tooLong.size));
-  const json = Buffer.from(JSON.stringify(policy));
-  const opening = channel.request('open', { size: json.length, sha256: sha256(json) }, { payload: json });
-  const placing = baseline.map((entry, index) =>
-    channel.request('place', entry, { payload: spec.files[index]?.bytes }),
-  );
-  const sealing = channel.request('seal', {});
-  for (const asked of [opening, ...placing, sealing]) asked.catch(() => {});
-  const opened = await steps.next(opening);
-  if (opened.result.policy !== digestOf(policy)) throw new SandboxFault('channel', 'another policy is in force');
-  for (const placed of placing) await steps.next(placed);
-  const { result } = await steps.next(sealing);
-  if (result.files !== baseline.length || result.manifest !== manifestDigest(baseline)) {
-    throw new SandboxFault('channel', 'other files were placed than were meant');
-  }
-  return { files: result.files, bytes: result.bytes };
 }
 
 function nonceOf(found: InspectedContainer): string {

@@ -1,5 +1,4 @@
 import type { CheckResult, FrozenCheck, ProfileName } from '../../protocol/contract.ts';
-import { sha256 } from '../../protocol/hash.ts';
 import type { FileEntry } from '../../protocol/primitives.ts';
 import type { LimitReceipt } from '../../protocol/attempt.ts';
 import { SandboxFault } from '../sandbox/port.ts';
@@ -7,7 +6,6 @@ import type {
   AbsenceObservation,
   CommandSpec,
   ImageIdentity,
-  PlacedFile,
   ProvisionFact,
   QuiesceObservation,
   Sandbox,
@@ -46,7 +44,8 @@ export interface CheckRunInput {
   readonly image: ImageIdentity;
   readonly profile: ProfileName;
   /** Everything that is placed; nothing of it can be written by the commands. See `verificationFiles`. */
-  readonly files: readonly PlacedFile[];
+  readonly files: readonly FileEntry[];
+  readonly bytesOf: SandboxSpec['bytesOf'];
   readonly scratch: SandboxSpec['scratch'];
   /** Folders that get links to the image's packages. */
   readonly modules?: SandboxSpec['modules'];
@@ -158,6 +157,7 @@ function specOf(input: CheckRunInput): SandboxSpec {
     image: input.image,
     profile: input.profile,
     files: input.files,
+    bytesOf: input.bytesOf,
     // Nobody reads or writes here but the commands.
     readable: [],
     writable: [],
@@ -201,13 +201,13 @@ export function tailOf(output: Uint8Array): string {
 }
 
 /** Paths that are not what was placed: changed, vanished or new. Files of scratch folders are not in a manifest. */
-export function differences(placed: readonly PlacedFile[], found: readonly FileEntry[]): readonly string[] {
+export function differences(placed: readonly FileEntry[], found: readonly FileEntry[]): readonly string[] {
   const seen = new Map(found.map((entry) => [entry.path, entry]));
   const wrong: string[] = [];
   for (const file of placed) {
     const entry = seen.get(file.path);
     seen.delete(file.path);
-    if (entry === undefined || entry.sha256 !== sha256(file.bytes) || entry.mode !== file.mode) wrong.push(file.path);
+    if (entry === undefined || entry.sha256 !== file.sha256 || entry.mode !== file.mode) wrong.push(file.path);
   }
   return [...wrong, ...seen.keys()].toSorted();
 }

@@ -1,14 +1,13 @@
 import type { FrozenContract } from '../../protocol/contract.ts';
 import type { RelPath } from '../../protocol/primitives.ts';
-import type { PlacedFile } from '../sandbox/port.ts';
 
 /** What a verification is made of: see `verificationFiles`. */
-export interface VerificationInput {
+export interface VerificationInput<F> {
   readonly contract: FrozenContract;
-  readonly snapshot: readonly PlacedFile[];
-  /** Bytes of every writable file that the candidate has; one that is missing here was deleted. */
-  readonly candidate: readonly PlacedFile[];
-  readonly supplemental: readonly PlacedFile[];
+  readonly snapshot: readonly F[];
+  /** Every writable file that the candidate has; one that is missing here was deleted. */
+  readonly candidate: readonly F[];
+  readonly supplemental: readonly F[];
 }
 
 /**
@@ -16,10 +15,10 @@ export interface VerificationInput {
  * supplemental ones: a candidate can neither bring a file that the contract does not let it write nor replace one that
  * judges it. Throws on a candidate that names any other file: it was not made from this contract. Pure.
  */
-export function verificationFiles(input: VerificationInput): readonly PlacedFile[] {
+export function verificationFiles<F extends { readonly path: RelPath }>(input: VerificationInput<F>): readonly F[] {
   const { contract } = input;
   const writable = new Set<RelPath>(contract.writable.map((w) => w.path));
-  const placed = new Map<RelPath, PlacedFile>();
+  const placed = new Map<RelPath, F>();
   for (const file of input.snapshot) if (!writable.has(file.path)) placed.set(file.path, file);
   for (const file of input.candidate) {
     if (!writable.has(file.path)) throw new Error(`the candidate holds ${file.path}, which is not writable`);

@@ -5,6 +5,7 @@ import {
   RunId,
   type CandidateDigest,
   type ContractDigest,
+  type FileEntry,
   type RelPath,
   type SessionId,
 } from '../../protocol/primitives.ts';
@@ -12,7 +13,7 @@ import type { VerificationView } from '../../protocol/views.ts';
 import type { ContractBook } from '../contract/contract-book.ts';
 import { dependencyEnvironment, moduleFolders } from '../contract/contract-image.ts';
 import type { Logger } from '../log.ts';
-import type { ImageIdentity, PlacedFile, SandboxService } from '../sandbox/port.ts';
+import type { ImageIdentity, SandboxService } from '../sandbox/port.ts';
 import type { RunLedger, RunPurpose } from '../sandbox/run-ledger.ts';
 import type { ScopeChecker } from '../scope/port.ts';
 import { scopeGuard, scopeOf } from '../scope/scope-guard.ts';
@@ -88,7 +89,7 @@ export class Verifier {
     const release = await slots.acquire({ what: 'baseline', id: run, label: contract.title }, signal);
     try {
       const checks = contract.checks.filter((c) => c.kind === 'acceptance');
-      const files = await contracts.snapshot(contract);
+      const { files } = contract;
       const facts = await this.#run(
         { run, purpose: 'baseline', session: null, subject: digest, owner: `contract:${digest}` },
         { contract, image, files, checks, baseline: null, signal, progress },
@@ -187,15 +188,14 @@ export class Verifier {
       release = await slots.acquire({ what: 'verification', id: run, label: state.title }, signal);
       sessions.execute(session, { kind: 'start-verification', run });
       const { contract } = contracts.get(state.contractDigest, state.root);
-      const snapshot = await contracts.snapshot(contract);
-      const candidateFiles = await this.#candidateFiles(state, contract, candidate, snapshot);
+      const candidateFiles = filesOf(state, contract, candidate);
       // First, and whatever comes of it the checks run: what they show is evidence, too.
-      scope = await this.#scope(contract, snapshot, candidateFiles);
-      const files = verificationFiles({
+      scope = await this.#scope(contract, candidateFiles);
+      const files = verificationFiles<FileEntry>({
         contract,
-        snapshot,
+        snapshot: contract.files,
         candidate: candidateFiles,
-        supplemental: await contracts.supplemental(contract),
+        supplemental: contract.supplementalFiles,
       });
       const image: ImageIdentity = { ...state.binding.image, executorDigest: state.binding.executorDigest };
       const facts = await this.#run(
@@ -231,21 +231,14 @@ export class Verifier {
     this.#deps.sessions.execute(session, { kind: 'finish-verification', run, ...found });
   }
 
-  /** The snapshot's bytes against the candidate's, of every file whose symbols the contract names. */
-  #scope(
-    contract: FrozenContract,
-    snapshot: readonly PlacedFile[],
-    candidate: readonly PlacedFile[],
-  ): Promise<readonly FileScope[]> {
-    const original = new Map(snapshot.map((file) => [file.path, file.bytes]));
-    const now = new Map(candidate.map((file) => [file.path, file]));
-    const guard = scopeGuard(contract, this.#deps.scope, ({ path }) => {
-      const bytes = original.get(path);
-      return bytes === undefined ? Promise.reject(new Error(`${path} is not in the snapshot`)) : Promise.resolve(bytes);
-    });
-    return scopeOf(contract, guard, (path) => {
+  /** The snapshot's bytes against the candidate's, of every file whose symbols the contract names; each read alone. */
+  #scope(contract: FrozenContract, candidate: readonly FileEntry[]): Promise<readonly FileScope[]> {
+    const { bytesOf } = this.#deps.contracts;
+    const now = new Map<RelPath, FileEntry>(candidate.map((file) => [file.path, file]));
+    const guard = scopeGuard(contract, this.#deps.scope, bytesOf);
+    return scopeOf(contract, guard, async (path) => {
       const file = now.get(path);
-      return { bytes: file?.bytes ?? null, executable: ((file?.mode ?? 0) & 0o111) > 0 };
+      return { bytes: file === undefined ? null : await bytesOf(file), executable: ((file?.mode ?? 0) & 0o111) > 0 };
     });
   }
 
@@ -254,7 +247,7 @@ export class Verifier {
     input: {
       contract: FrozenContract;
       image: ImageIdentity;
-      files: readonly PlacedFile[];
+      files: readonly FileEntry[];
       checks: FrozenContract['checks'];
       baseline: readonly CheckResult[] | null;
       signal: AbortSignal;
@@ -279,6 +272,7 @@ export class Verifier {
       image: input.image,
       profile: input.contract.profile,
       files: input.files,
+      bytesOf: this.#deps.contracts.bytesOf,
       scratch: input.contract.scratch,
       modules: moduleFolders(input.contract),
       environment: dependencyEnvironment(input.contract),
@@ -300,30 +294,6 @@ export class Verifier {
     }).finally(() => this.#running.delete(run));
     if (runs.live().includes(run)) tasks.own('sweep of runs', this.#sweep());
     return facts;
-  }
-
-  async #candidateFiles(
-    state: SessionState,
-    contract: FrozenContract,
-    digest: CandidateDigest,
-    snapshot: readonly PlacedFile[],
-  ): Promise<readonly PlacedFile[]> {
-    const candidate = state.candidates.find((c) => c.digest === digest);
-    if (candidate === undefined) throw new Error(`candidate ${digest} is not in its session`);
-    const changes = new Map(candidate.files.map((f) => [f.path, f]));
-    const originals = new Map<RelPath, PlacedFile>(snapshot.map((f) => [f.path, f]));
-    const files: PlacedFile[] = [];
-    for (const { path } of contract.writable) {
-      const change = changes.get(path);
-      const original = originals.get(path);
-      if (change === undefined) {
-        if (original !== undefined) files.push(original);
-      } else if (change.after !== null) {
-        const bytes = await this.#deps.artefacts.get(change.after.sha256);
-        files.push({ path, mode: change.afterMode ?? original?.mode ?? 0o644, bytes });
-      }
-    }
-    return files;
   }
 
   /** Ends what runs left behind, with bounded patience; only a seen absence takes a run off the list. */
@@ -367,4 +337,19 @@ export class Verifier {
       await wait(sweep.everyMs, undefined, { signal: this.#ending.signal }).catch(() => undefined);
     }
   }
+}
+
+/** Every writable file of a candidate: as it was collected where that changed it, else as it was. */
+function filesOf(state: SessionState, contract: FrozenContract, digest: CandidateDigest): readonly FileEntry[] {
+  const candidate = state.candidates.find((c) => c.digest === digest);
+  if (candidate === undefined) throw new Error(`candidate ${digest} is not in its session`);
+  const changes = new Map(candidate.files.map((f) => [f.path, f]));
+  const originals = new Map<RelPath, FileEntry>(contract.files.map((f) => [f.path, f]));
+  return contract.writable.flatMap(({ path }): FileEntry[] => {
+    const change = changes.get(path);
+    const original = originals.get(path);
+    if (change === undefined) return original === undefined ? [] : [original];
+    if (change.after === null) return [];
+    return [{ path, mode: change.afterMode ?? original?.mode ?? 0o644, ...change.after }];
+  });
 }

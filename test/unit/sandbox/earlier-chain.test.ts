@@ -2,14 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import { auditGenesis, auditNext, type AuditEntry } from '../../../src/protocol/executor.ts';
 import { canonicalJson, sha256 } from '../../../src/protocol/hash.ts';
-import type { RelPath, Sha256 } from '../../../src/protocol/primitives.ts';
+import type { FileEntry, RelPath, Sha256 } from '../../../src/protocol/primitives.ts';
 import { AuditChain } from '../../../src/server/sandbox/audit-chain.ts';
-import { entriesOf, judgeCollection } from '../../../src/server/sandbox/collection.ts';
-import type { AuditPoint, Collection, PlacedFile } from '../../../src/server/sandbox/port.ts';
+import { judgeCollection } from '../../../src/server/sandbox/collection.ts';
+import type { AuditPoint, Collection } from '../../../src/server/sandbox/port.ts';
 
 const nonce = 'e'.repeat(32);
-const file: PlacedFile = { path: 'src/a.py' as RelPath, mode: 0o644, bytes: Buffer.from('new') };
-const before: PlacedFile = { ...file, bytes: Buffer.from('old') };
+const file: FileEntry = { path: 'src/a.py' as RelPath, mode: 0o644, size: 3, sha256: sha256('new') };
+const before: FileEntry = { ...file, sha256: sha256('old') };
 
 type Draft = Pick<AuditEntry, 'op' | 'phase' | 'request' | 'result'>;
 const read: Draft = { op: 'read', phase: 'done', request: { path: 'src/a.py' }, result: {} };
@@ -54,18 +54,17 @@ function collect(
       entry.result,
     );
   }
-  const entry = { path: file.path, mode: file.mode, size: 3, sha256: sha256('new') };
   return judgeCollection(
     {
       via: 'channel',
       fault: null,
       quiet: true,
-      report: { files: [entry], odd: [], whole: true },
-      files: [entry],
+      report: { files: [file], odd: [], whole: true },
+      files: [file],
       auditLog: bytes,
       executorHead: heads.at(-1) ?? null,
     },
-    { nonce, baseline: entriesOf([before]), policy: { writable: [file.path] }, chain },
+    { nonce, baseline: [before], policy: { writable: [file.path] }, chain },
   );
 }
 

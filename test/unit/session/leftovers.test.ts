@@ -5,20 +5,14 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import { sha256 } from '../../../src/protocol/hash.ts';
-import type {
-  ObservedContainer,
-  PlacedFile,
-  Salvage,
-  SandboxService,
-  StopObservation,
-} from '../../../src/server/sandbox/port.ts';
+import type { ObservedContainer, Salvage, SandboxService, StopObservation } from '../../../src/server/sandbox/port.ts';
 import { RunLedger } from '../../../src/server/sandbox/run-ledger.ts';
 import { Leftovers } from '../../../src/server/session/leftovers.ts';
 import { SalvageBook } from '../../../src/server/session/salvaged.ts';
 import { Sessions } from '../../../src/server/session/sessions.ts';
 import { openStore } from '../../../src/server/store/open-store.ts';
 import { machineStream, type Store } from '../../../src/server/store/port.ts';
-import { file } from '../../fixtures/sandbox.ts';
+import { file, type TestFile } from '../../fixtures/sandbox.ts';
 
 const stray: ObservedContainer = {
   name: 'escrow-attempt-att_1',
@@ -34,7 +28,7 @@ const stray: ObservedContainer = {
 const oom = { inside: null, host: null, events: null, eventsWhole: false, flag: false, ended: false };
 const stopped: StopObservation = { kind: 'stopped', exitCode: 137, oomKilled: false, finishedAt: null, oom };
 /** What the reader brings: files with their bytes. */
-type Held = Omit<Salvage, 'files'> & { readonly files: readonly PlacedFile[] };
+type Held = Omit<Salvage, 'files'> & { readonly files: readonly TestFile[] };
 const whole: Held = { files: [file('a.py', 'new\n')], auditLog: Buffer.from('log'), fault: null };
 const partly: Held = { ...whole, auditLog: null, fault: 'the reader ended early' };
 

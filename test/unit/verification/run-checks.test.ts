@@ -42,6 +42,7 @@ function runThatLoses(fault: SandboxFault['code'], oom: OomWord): Promise<CheckR
     image: { reference: 'x', digest: 'sha256:x', executorDigest: sha256('x') },
     profile: 'bounded',
     files: [],
+    bytesOf: () => Promise.reject(new Error('nothing is placed')),
     scratch: [],
     checks: [check],
     baseline: null,
