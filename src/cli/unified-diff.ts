@@ -6,7 +6,7 @@ const maxEdits = 4000;
 
 /** One line of a diff. `text` has neither the line end nor a prefix; a line that ends in CR keeps it. */
 export interface DiffLine {
-  readonly kind: 'header' | 'hunk' | 'same' | 'added' | 'removed' | 'remark';
+  readonly kind: 'header' | 'hunk' | 'same' | 'added' | 'removed' | 'remark' | 'not-shown';
   readonly text: string;
 }
 
@@ -62,7 +62,7 @@ export function unifiedDiff(file: CandidateFile, before: Uint8Array | null, afte
     return [
       ...modes,
       ...names,
-      { kind: 'remark', text: `not text: ${before?.length ?? 0} bytes before, ${after?.length ?? 0} after` },
+      { kind: 'not-shown', text: `not text: ${before?.length ?? 0} bytes before, ${after?.length ?? 0} after` },
     ];
   }
   // `string | undefined`: undefined when the bound on edits was reached.

@@ -1,6 +1,7 @@
 import { userInfo } from 'node:os';
 import { EscrowError } from '../../protocol/errors.ts';
 import type { CandidateView, SessionView } from '../../protocol/views.ts';
+import { acceptQuestion } from '../accept-question.ts';
 import { given, text, type Command, type Invocation } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
 import { candidateLines, integrationLines, short, verificationLines } from '../format.ts';
@@ -34,6 +35,7 @@ const diffStyles: Readonly<Record<DiffLine['kind'], readonly [marker: string, st
   added: ['+', 'green'],
   removed: ['-', 'red'],
   remark: ['\\ ', 'dim'],
+  'not-shown': ['\\ ', 'yellow'],
   same: [' ', null],
 };
 
@@ -173,11 +175,17 @@ const accept: Command = {
         { candidate: candidate.digest, verdict: candidate.verdict },
       );
     }
-    if (out.interactive && !given(invocation, 'yes')) printDiff(out, await diffOf(kernel, candidate));
+    const shown = out.interactive && !given(invocation, 'yes') ? await diffOf(kernel, candidate) : [];
+    printDiff(out, shown);
+    const notShown = shown.filter(({ lines }) => lines.some(({ kind }) => kind === 'not-shown'));
     const reviewer = await decide(
       invocation,
       candidate,
-      `Accept candidate ${short(candidate.digest)} and integrate it into ${session.root}?`,
+      acceptQuestion(
+        short(candidate.digest),
+        session.root,
+        notShown.map(({ path }) => path),
+      ),
     );
     if (reviewer === undefined) {
       out.line('Not accepted; nothing was recorded.');

@@ -67,7 +67,7 @@ describe('unified diff of exact bytes', () => {
     const before = bytes('a\n');
     const after = new Uint8Array([0xff, 0xfe, 0x00]);
     expect(unifiedDiff(file(before, after, [0o644, 0o644]), before, after).at(-1)).toEqual({
-      kind: 'remark',
+      kind: 'not-shown',
       text: 'not text: 2 bytes before, 3 after',
     });
   });
