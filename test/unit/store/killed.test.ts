@@ -1,7 +1,8 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Sha256 } from '../../../src/protocol/primitives.ts';
 import { artefactAllowance } from '../../../src/server/store/artefacts.ts';
@@ -75,8 +76,10 @@ const points = [
 
 test.each(points)('of what comes piece by piece, a kill at %s leaves all of it or nothing', async (point) => {
   const collector = path.resolve(import.meta.dirname, '../../fixtures/store-collector.ts');
-  const { signal, stderr } = spawnSync(process.execPath, [collector, home, point], { encoding: 'utf8' });
-  expect([signal, stderr]).toEqual(['SIGKILL', '']);
+  await expect(promisify(execFile)(process.execPath, [collector, home, point])).rejects.toMatchObject({
+    signal: 'SIGKILL',
+    stderr: '',
+  });
   const store = openStore({ home, now: () => 1 });
   try {
     const folder = path.join(home, 'artefacts');
