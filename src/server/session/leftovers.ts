@@ -149,16 +149,16 @@ export class Leftovers {
     } finally {
       intake.drop();
     }
-    const lost: string[] = read.files.map(({ path }) => path).filter((path) => refused.get(path) !== undefined);
+    const lost = read.files.map(({ path }) => path).filter((path) => refused.get(path) !== undefined);
     const files = read.files.filter(({ path }) => refused.get(path) === undefined);
     let auditLog: ArtefactRef | null = null;
     try {
       if (read.auditLog !== null) auditLog = await this.#deps.store.artefacts.put(read.auditLog, keeper(name));
     } catch (error) {
       if (!isFull(error)) throw error;
-      lost.push('audit log');
     }
-    return { files, lost, auditLog, whole: lost.length === 0 };
+    const logLost = read.auditLog !== null && auditLog === null;
+    return { files, lost, auditLog, whole: lost.length === 0 && !logLost };
   }
 
   #record(type: string, data: Json): void {

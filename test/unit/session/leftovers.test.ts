@@ -153,6 +153,19 @@ describe('a container that no record knows', () => {
     });
   });
 
+  it('whose log finds no room is incomplete, and names no file for it', async () => {
+    const salvage = { ...whole, auditLog: Buffer.from('x'.repeat(4000)) };
+    const { leftovers, records, clock } = bench({ salvage }, 1000);
+    for (let n = 0; n < 3; n += 1) {
+      await leftovers.sweep();
+      clock.now += 60_000;
+    }
+    expect(records()[0]).toMatchObject({
+      type: 'container.salvaged',
+      data: { fault: 'no room', lost: [], files: [{ path: 'a.py' }], auditLog: null },
+    });
+  });
+
   it('is left as it is, whatever the tries, while nothing can be recorded: nobody else has its bytes', async () => {
     const { engine, leftovers, records, clock } = bench();
     const put = store.artefacts.put.bind(store.artefacts);
