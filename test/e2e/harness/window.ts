@@ -194,12 +194,13 @@ export class WorkbenchWindow {
     const input = this.page.locator('.quick-input-widget .quick-input-box input').first();
     const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: name }).first();
     // As with a command: a key that comes while another quick input closes is lost.
-    await until(`${name} is found`, 120_000, async () => {
+    await until(`${name} is found`, 180_000, async () => {
       await this.page.keyboard.press('Control+P');
       try {
         await input.waitFor({ timeout: 10_000 });
         await input.fill(name, { timeout: 10_000 });
-        await row.click({ timeout: 10_000 });
+        // A search of files starts a process, and begins anew with each try.
+        await row.click({ timeout: 60_000 });
         return true;
       } catch {
         await this.page.keyboard.press('Escape');
