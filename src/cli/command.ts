@@ -75,6 +75,10 @@ export function parse(command: Command, argv: readonly string[]): Pick<Invocatio
     const { min, max } = arity(command.args);
     if (positionals.length < min) throw new UsageError(`${command.args.split(' ')[positionals.length]} is missing`);
     if (positionals.length > max) throw new UsageError(`too many arguments: ${positionals.slice(max).join(' ')}`);
+    // The beginning of every id: a variable that nobody set would name whatever is there alone.
+    if (positionals.includes('')) {
+      throw new UsageError(`${command.args.split(' ')[positionals.indexOf('')]?.replace(/^\[(.*)\]$/, '$1')} is empty`);
+    }
     const empty = Object.entries(flags).find(([, value]) => [value].flat().includes(''));
     if (empty !== undefined) throw new UsageError(needsValue(command, empty[0]));
     return { args: positionals, flags };

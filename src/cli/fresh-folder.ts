@@ -21,8 +21,8 @@ const nameErrors: ReadonlySet<string> = new Set(['ENAMETOOLONG', 'EINVAL', 'EILS
 export class FreshFolder {
   /** Absolute, without links. */
   readonly root: string;
-  /** Names that are taken, folded as the least particular file system does. */
-  readonly #taken = new Map<string, 'file' | 'folder'>();
+  /** Names that are taken, folded as the least particular file system does: a folder's with its path, a file's with null. */
+  readonly #taken = new Map<string, string | null>();
 
   private constructor(root: string) {
     this.root = root;
@@ -37,6 +37,7 @@ export class FreshFolder {
       await mkdir(absolute, { mode: 0o700 });
       return new FreshFolder(await realpath(absolute));
     } catch (error) {
+      if (codeOf(error) === 'ENOTDIR') throw refused('cannot be made: what it is to be in is no folder');
       if (codeOf(error) !== 'EEXIST') throw failed(error, absolute);
     }
     const there = await lstat(absolute).catch((error: unknown) => {
@@ -67,11 +68,11 @@ export class FreshFolder {
       for (const [i, segment] of segments.slice(0, -1).entries()) {
         const folderKey = pathKey(segments.slice(0, i + 1).join('/'));
         const taken = this.#taken.get(folderKey);
-        if (taken === 'file') return 'name-taken';
         folder = path.join(folder, segment);
+        if (taken !== undefined && taken !== folder) return 'name-taken';
         if (taken === undefined) {
           await mkdir(folder, { mode: 0o700 });
-          this.#taken.set(folderKey, 'folder');
+          this.#taken.set(folderKey, folder);
         } else if (!(await lstat(folder)).isDirectory()) throw changed(folder);
       }
       const file = path.join(folder, segments.at(-1) ?? '');
@@ -86,7 +87,7 @@ export class FreshFolder {
       if (nameErrors.has(codeOf(error))) return 'name-not-taken-here';
       throw codeOf(error) === 'ENOENT' ? changed(folder) : failed(error, folder);
     }
-    this.#taken.set(key, 'file');
+    this.#taken.set(key, null);
     return null;
   }
 }

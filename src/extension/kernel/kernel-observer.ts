@@ -229,6 +229,8 @@ export class KernelObserver {
     const first = this.#lastSeq === 0;
     const missed = await link.request('evidence/subscribe', { lastSeenSeq: this.#lastSeq });
     this.#lastSeq = missed.seq;
+    // Before anything else is asked: a gap that opens while the views are brought is another one.
+    this.#behind = false;
     // At the first time the past is not news: the views say what it came to.
     if (!first && !missed.snapshot) this.#apply(missed.events);
     await this.refreshAll();
@@ -238,7 +240,6 @@ export class KernelObserver {
       ...[...needed].map((session) => this.refresh(session)),
       ...[...this.#watched].map((session) => this.refresh(`workspace:${session}`)),
     ]);
-    this.#behind = false;
     this.#setCatchingUp(false);
   }
 

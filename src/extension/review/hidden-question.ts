@@ -1,4 +1,4 @@
-import type { CandidateDigest } from '../../protocol/primitives.ts';
+import type { CandidateDigest, SessionId } from '../../protocol/primitives.ts';
 import { shortDigest } from '../trees/words.ts';
 import type { Localize } from '../trees/tree-node.ts';
 import { visible, withoutIcons } from '../visible-text.ts';
@@ -73,23 +73,25 @@ export function hiddenQuestion(
 
 /**
  * Lets an acceptance through when a diff hides nothing, or when the person has said yes to exactly what it hides: asked
- * once, also where the acceptance then had to be tried again.
+ * once, also where the acceptance then had to be tried again. A candidate of another session is another decision, though its
+ * bytes be the same.
  */
 export class HiddenChanges {
-  readonly #accepted = new Map<CandidateDigest, string>();
+  readonly #accepted = new Map<`${SessionId}/${CandidateDigest}`, string>();
 
   /** The answer, `accept` also where nothing had to be asked; undefined where the person left. */
   async answer(
+    session: SessionId,
     candidate: CandidateDigest,
     files: readonly UnseenFile[] | undefined,
     t: Localize,
     ask: (question: HiddenQuestion) => Promise<HiddenAnswer | undefined>,
   ): Promise<HiddenAnswer | undefined> {
     const question = hiddenQuestion(candidate, files, t);
-    const what = JSON.stringify(files ?? null);
-    if (question === undefined || this.#accepted.get(candidate) === what) return 'accept';
+    const [decided, what] = [`${session}/${candidate}` as const, JSON.stringify(files ?? null)];
+    if (question === undefined || this.#accepted.get(decided) === what) return 'accept';
     const answer = await ask(question);
-    if (answer === 'accept') this.#accepted.set(candidate, what);
+    if (answer === 'accept') this.#accepted.set(decided, what);
     return answer;
   }
 }

@@ -126,7 +126,7 @@ export function reviewCommands(parts: WindowParts): CommandTable {
   /** Whether an acceptance goes on: what the diff hides of the candidate was looked at, and answered for by a person. */
   async function knowsWhatIsHidden({ session, candidate }: Chosen): Promise<boolean> {
     const files = await unseen.of(session.id, candidate);
-    const answer = await hidden.answer(candidate.digest, files, vscode.l10n.t, askAboutHidden);
+    const answer = await hidden.answer(session.id, candidate.digest, files, vscode.l10n.t, askAboutHidden);
     switch (answer) {
       case 'accept':
         return true;

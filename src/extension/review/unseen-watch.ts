@@ -49,7 +49,7 @@ export interface UnseenWatchOptions {
 export class UnseenWatch implements vscode.Disposable {
   readonly #options: UnseenWatchOptions;
   readonly #subscriptions: readonly vscode.Disposable[];
-  readonly #reading = new Map<CandidateDigest, Promise<void>>();
+  readonly #reading = new Map<CandidateDigest, { readonly under: number; readonly done: Promise<void> }>();
   /** Rises with each change of the settings: what was compared under others is not kept. */
   #settings = 0;
   #offered = false;
@@ -91,17 +91,18 @@ export class UnseenWatch implements vscode.Disposable {
     for (;;) {
       const known = store.state.unseen.get(digest);
       if (known !== undefined) return known;
-      const under = this.#settings;
-      await (this.#reading.get(digest) ?? this.#read(session, candidate));
+      // One that began under other settings says nothing of these.
+      const { under, done } = this.#reading.get(digest) ?? this.#read(session, candidate);
+      await done;
       if (under === this.#settings) return store.state.unseen.get(digest);
     }
   }
 
-  #read(session: SessionId, candidate: CandidateView): Promise<void> {
+  #read(session: SessionId, candidate: CandidateView): { readonly under: number; readonly done: Promise<void> } {
     const { store, logError } = this.#options;
     const { digest } = candidate;
     const under = this.#settings;
-    const reading = this.#compare(session, candidate)
+    const done = this.#compare(session, candidate)
       .then((files) => {
         // Compared under settings that have changed meanwhile: whoever waits asks again.
         if (under !== this.#settings) return;
@@ -111,6 +112,7 @@ export class UnseenWatch implements vscode.Disposable {
       // Not read is not known: the evidence says so, and the next look tries again.
       .catch((error: unknown) => logError(`bytes of ${digest}`, error))
       .finally(() => this.#reading.delete(digest));
+    const reading = { under, done };
     this.#reading.set(digest, reading);
     return reading;
   }

@@ -30,6 +30,8 @@ function whyWords(code: string, { t }: Words): string | undefined {
       return t('no space was left');
     case 'pids':
       return t('failed at the limit of processes');
+    case 'hoard':
+      return t('it held too many sockets or file locks');
     case 'cancelled':
       return t('cancelled');
     case 'unknown-end':

@@ -40,6 +40,7 @@ describe('a folder for bytes of unknown origin', () => {
       await expect(FreshFolder.open(at(name)), name).rejects.toMatchObject({ code: 'UnsafePath' });
     }
     await expect(FreshFolder.open(at('none', 'new'))).rejects.toMatchObject({ code: 'NotFound' });
+    await expect(FreshFolder.open(at('file', 'new'))).rejects.toThrow(/is no folder$/);
     expect((await readdir(root)).toSorted()).toEqual(['dangling', 'file', 'full', 'link', 'target']);
     expect(await readdir(at('target'))).toEqual([]);
   });
@@ -61,9 +62,10 @@ describe('a folder for bytes of unknown origin', () => {
   it('writes nothing over: not the same name, not one that differs in letter case, not a file in place of a folder', async () => {
     const folder = await FreshFolder.open(at('new'));
     expect(await folder.write('Src/a.py', bytes)).toBeNull();
-    for (const name of ['Src/a.py', 'src/A.PY', 'Src', 'Src/a.py/b']) {
+    for (const name of ['Src/a.py', 'src/A.PY', 'Src', 'Src/a.py/b', 'src/b.py', 'src/deep/b.py']) {
       expect(await folder.write(name, Buffer.from('other')), name).toBe('name-taken');
     }
+    expect(await folder.write('Src/b.py', bytes)).toBeNull();
     expect(await readdir(at('new'))).toEqual(['Src']);
     expect(await readFile(at('new/Src/a.py'))).toEqual(bytes);
   });

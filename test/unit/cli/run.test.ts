@@ -78,6 +78,8 @@ describe('command line', () => {
     ['a new contract of another name', ['contract', 'new', 'x.json'], 'ends in .contract.jsonc'],
     ['a command with an open quote', ['contract', 'new', '--check', 'a "b'], 'a quote in --check stays open'],
     ['a missing argument', ['contract', 'check'], 'FILE is missing'],
+    ['an empty argument, with which every id begins', ['session', 'show', ''], 'SESSION is empty'],
+    ['an empty argument that may be left out', ['candidate', 'accept', 'last', ''], 'CANDIDATE is empty'],
     ['a verb that a group with an own meaning has not', ['salvage', 'wriet', 'x'], 'did you mean "salvage write"?'],
     ['an option before any command', ['--hepl'], 'there is no option --hepl; did you mean --help?'],
     ['an option without its value', ['session', 'start', 'x', '--model'], '--model needs a value: --model NAME'],

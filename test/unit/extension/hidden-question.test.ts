@@ -9,7 +9,7 @@ import {
 import { ids } from '../../fixtures/session.ts';
 import { words } from '../../fixtures/window-state.ts';
 
-const { candidate } = ids;
+const { candidate, session } = ids;
 const { t } = words;
 const whiteSpace: UnseenFile = { path: 'src/usage.py', unseen: [{ kind: 'white-space', lines: 1 }] };
 const binary: UnseenFile = { path: 'notes/$(trash)\u202e.bin', unseen: [{ kind: 'binary' }] };
@@ -66,25 +66,27 @@ describe('accepting what the diff does not show', () => {
     const hidden = new HiddenChanges();
     const { asked, ask } = asking('read', undefined, 'show', 'accept');
     const answers: unknown[] = [];
-    for (let n = 0; n < 5; n++) answers.push(await hidden.answer(candidate, [whiteSpace], t, ask));
+    for (let n = 0; n < 5; n++) answers.push(await hidden.answer(session, candidate, [whiteSpace], t, ask));
     expect(answers).toEqual(['read', undefined, 'show', 'accept', 'accept']);
     expect(asked).toHaveLength(4);
   });
 
-  test('is asked about again when it hides something else, and for another candidate', async () => {
+  test('is asked about again when it hides something else, for another candidate, and in another session', async () => {
     const hidden = new HiddenChanges();
-    const { asked, ask } = asking('accept', undefined, undefined, undefined);
-    expect(await hidden.answer(candidate, [whiteSpace], t, ask)).toBe('accept');
-    expect(await hidden.answer(candidate, [whiteSpace, binary], t, ask)).toBeUndefined();
-    expect(await hidden.answer(candidate, undefined, t, ask)).toBeUndefined();
+    const { asked, ask } = asking('accept', undefined, undefined, undefined, undefined);
+    expect(await hidden.answer(session, candidate, [whiteSpace], t, ask)).toBe('accept');
+    expect(await hidden.answer(session, candidate, [whiteSpace, binary], t, ask)).toBeUndefined();
+    expect(await hidden.answer(session, candidate, undefined, t, ask)).toBeUndefined();
     const other = candidate.replace(/.$/, (digit) => (digit === '0' ? '1' : '0')) as typeof candidate;
-    expect(await hidden.answer(other, [whiteSpace], t, ask)).toBeUndefined();
-    expect(asked).toHaveLength(4);
+    expect(await hidden.answer(session, other, [whiteSpace], t, ask)).toBeUndefined();
+    const elsewhere = session.replace(/.$/, (last) => (last === '0' ? '1' : '0')) as typeof session;
+    expect(await hidden.answer(elsewhere, candidate, [whiteSpace], t, ask)).toBeUndefined();
+    expect(asked).toHaveLength(5);
   });
 
   test('nothing is asked where nothing is hidden', async () => {
     const { asked, ask } = asking();
-    expect(await new HiddenChanges().answer(candidate, [], t, ask)).toBe('accept');
+    expect(await new HiddenChanges().answer(session, candidate, [], t, ask)).toBe('accept');
     expect(asked).toEqual([]);
   });
 });

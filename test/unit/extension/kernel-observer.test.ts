@@ -152,3 +152,29 @@ test('missed events whose question was refused are asked for again, and meanwhil
   observer.retry();
   expect(asked.length).toBe(after);
 });
+
+test('events that are missed while the views are brought are asked for, too', async () => {
+  const { store, kernel, asked, observer, connect } = observe();
+  kernel.head = 5;
+  await connect();
+  const event = (seq: number): EvidenceEvent =>
+    ({ seq, stream: 'kernel', at: seq, type: 'x', data: {} }) as unknown as EvidenceEvent;
+  kernel.head = 9;
+  asked.length = 0;
+  const stop = store.onChange((state, before) => {
+    if (state.status === before.status) return;
+    stop.dispose();
+    kernel.head = 20;
+    observer.receive('evidence/events', { events: [event(20)] });
+  });
+  observer.receive('evidence/events', { events: [event(9)] });
+  const caughtUp = (): boolean => store.state.connection.kind === 'connected' && !store.state.connection.catchingUp;
+  await expect.poll(caughtUp).toBe(true);
+  expect(kernel.head).toBe(20);
+  await expect
+    .poll(() => {
+      observer.retry();
+      return asked.filter((method) => method === 'evidence/subscribe').length;
+    })
+    .toBe(2);
+});

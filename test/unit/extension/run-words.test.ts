@@ -46,6 +46,7 @@ describe('reasons of a run in the window’s words', () => {
       { kind: 'oom' },
       { kind: 'no-space', area: '/tmp' },
       { kind: 'pids' },
+      { kind: 'hoard', of: 'sockets' },
       { kind: 'cancelled' },
       { kind: 'spawn-failed', errno: 'EACCES' },
       { kind: 'unknown' },
