@@ -114,6 +114,8 @@ export class EscrowWindow implements vscode.Disposable {
   readonly #disposables: vscode.Disposable[] = [];
   #folders = localFolders();
   #looks = 0;
+  /** A Kernel is wanted, and nobody has begun to look for it. */
+  #wanted = false;
   #closed = false;
 
   static async open(context: vscode.ExtensionContext): Promise<EscrowWindow> {
@@ -329,8 +331,8 @@ export class EscrowWindow implements vscode.Disposable {
       vscode.workspace.onDidGrantWorkspaceTrust(() => this.#begin(store)),
       vscode.workspace.onDidChangeWorkspaceFolders(() => this.#begin(store)),
       repositories,
-      repositories.onDidCreate(() => this.#begin(store)),
-      repositories.onDidDelete(() => this.#begin(store)),
+      repositories.onDidCreate(() => this.#look(store)),
+      repositories.onDidDelete(() => this.#look(store)),
       vscode.workspace.onDidChangeConfiguration((event) => {
         void this.#configurationChanged(event, store);
       }),
@@ -373,13 +375,21 @@ export class EscrowWindow implements vscode.Disposable {
 
   /** Looks what is missing now, and connects where nothing is that a Kernel needs. */
   #begin(store: StateStore): void {
+    this.#wanted = true;
+    this.#look(store);
+  }
+
+  /** Looks what is missing now. By itself no wish for a Kernel: one that a person stopped stays so. */
+  #look(store: StateStore): void {
     const look = ++this.#looks;
     this.#folders = localFolders();
     void whatIsMissing().then((missing) => {
       // A later look has begun, and sees more.
       if (look !== this.#looks || this.#closed) return;
       store.update({ missing });
-      if (missing === 'nothing' || missing === 'git') this.#link.start();
+      if (!this.#wanted || (missing !== 'nothing' && missing !== 'git')) return;
+      this.#wanted = false;
+      this.#link.start();
     });
   }
 
