@@ -22,6 +22,9 @@ const calls: Readonly<Record<string, readonly [number: number, ...args: number[]
   sctp: [41, 2, 1, 132],
   icmp: [41, 2, 2, 1], // EACCES
   udplite: [41, 2, 2, 136],
+  // Types that mean one of them where it is loaded, whatever protocol is asked for: ESOCKTNOSUPPORT, or would succeed.
+  seqpacket: [41, 2, 5, 0],
+  dccp: [41, 2, 6, 0],
   clone3: [435, 0, 0], // must be ENOSYS, so that callers fall back to clone
   /** The positive control: allowed, so a filter that refuses everything is seen too. */
   getpid: [39],

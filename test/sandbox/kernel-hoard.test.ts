@@ -20,6 +20,23 @@ for _ in range(400):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("127.0.0.1", 0)); held.append(s)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
     for _ in range(10): size += sender.sendto(bytes(60000), s.getsockname())`,
+  reset: `import array, fcntl, socket, struct, termios
+listener = socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(300)
+while size < 160 << 20:
+    a = socket.create_connection(listener.getsockname()); b, _ = listener.accept(); held.append(b)
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24); a.setblocking(False)
+    try:
+        while True: a.send(bytes(65536))
+    except BlockingIOError: pass
+    waits = array.array("i", [0]); fcntl.ioctl(b, termios.FIONREAD, waits); size += waits[0]
+    a.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)); a.close()`,
+  disconnected: `import ctypes, socket
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); sender.bind(("127.0.0.1", 0))
+for _ in range(400):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(sender.getsockname()); held.append(s)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+    for _ in range(10): size += sender.sendto(bytes(60000), s.getsockname())
+    ctypes.CDLL(None).connect(s.fileno(), bytes(16), 16)`,
   netlink: `import socket, struct
 ask = struct.pack("=IHHIIBBHiII", 32, 18, 1, 1, 0, 0, 0, 0, 1, 0, 0)
 for _ in range(600):
@@ -37,10 +54,10 @@ const names = Object.keys(hoards) as readonly Hoard[];
 
 const hold = (name: Hoard): string => `held, size = [], 0\n${hoards[name]}\nprint("held", flush=True)`;
 
-/** MPTCP, SCTP, UDP-Lite and ICMP; then what is spoken everywhere. */
+/** MPTCP, SCTP (by its number and by its type), UDP-Lite and ICMP; then what is spoken everywhere. */
 const protocols = `import errno, socket
 said = []
-for kind, protocol in ((1, 262), (1, 132), (2, 136), (2, 1), (1, 6), (2, 17)):
+for kind, protocol in ((1, 262), (1, 132), (5, 0), (2, 136), (2, 1), (1, 6), (2, 17), (1, 0), (2, 0)):
     try: socket.socket(socket.AF_INET, kind, protocol).close(); said.append("None")
     except OSError as e: said.append(errno.errorcode[e.errno])
 print(*said)`;
@@ -84,7 +101,9 @@ describe('what no limit of a container counts', () => {
   });
 
   it('[51+] nor can a protocol be spoken whose buffers are told nowhere', async () => {
-    expect(textOf((await sandbox.run('protocols')).output).trim()).toBe('EPERM EPERM EPERM EPERM None None');
+    expect(textOf((await sandbox.run('protocols')).output).trim()).toBe(
+      'EPERM EPERM EPERM EPERM EPERM None None None None',
+    );
     const control = await bench.unprotected(['python3', '-c', protocols], { SecurityOpt: ['seccomp=unconfined'] });
     // Whichever of them the kernel has: it is our filter that refuses.
     expect(control.output.trim()).not.toContain('EPERM');

@@ -82,6 +82,44 @@ describe('what the kernel keeps uncharged', () => {
     expect(hoarded(proc)).toBe('sockets');
   });
 
+  /** `used`: all sockets of the namespace; `mebibytes`: what those of the machine hold. */
+  const whole = (used: number, tcp: number, mebibytes: number, unix: number): void => {
+    const pages = (mebibytes * 256) / 2;
+    put(
+      'self/net/sockstat',
+      `sockets: used ${used}\nTCP: inuse ${tcp} orphan 0 tw 0 alloc 7 mem ${pages}\nUDP: inuse 0 mem ${pages}\n`,
+    );
+    put(
+      'self/net/protocols',
+      `protocol  size sockets  memory press maxhdr\nUNIX-STREAM 1152  ${unix}  -1   NI 0   yes  kernel\nUNIX      1152      1      -1   NI       0   yes  kernel\nTCP       2304   ${tcp}   49   no 192   yes  kernel\n`,
+    );
+  };
+  const allowed = hoardBounds.socketBytes / hoardBounds.untoldBytes;
+
+  it('is told of sockets that no table has any more, by what those of the machine hold', () => {
+    put('self/net/tcp', table([[0, 0]]));
+    whole(allowed + 7, 1, 1024, 5);
+    expect(hoarded(proc)).toBeNull();
+    whole(allowed + 8, 1, 1024, 5);
+    expect(hoarded(proc)).toBe('sockets');
+    // Much on the machine is not theirs where they are few, and many can't hold more than all of it.
+    whole(8, 1, 1024, 5);
+    expect(hoarded(proc)).toBeNull();
+    whole(400, 1, 128, 5);
+    expect(hoarded(proc)).toBeNull();
+    whole(hoardBounds.sockets + 7, 1, 0, 5);
+    expect(hoarded(proc)).toBe('sockets');
+  });
+
+  it('is told of sockets that what was closed a minute ago has pushed out of what is read of their table', () => {
+    const closed = Array.from({ length: 5_000 }, () => [0, 0] as const);
+    put('self/net/tcp', table([...closed, [hoardBounds.socketBytes, 1]]));
+    whole(100, 94, 1024, 5);
+    expect(hoarded(proc)).toBe('sockets');
+    whole(100, 94, 100, 5);
+    expect(hoarded(proc)).toBeNull();
+  });
+
   it('is told of locks by the length of their list', () => {
     put('locks', 'x'.repeat(hoardBounds.lockBytes));
     expect(hoarded(proc)).toBeNull();
