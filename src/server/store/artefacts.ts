@@ -202,14 +202,22 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     if (wanted.length === 0) return;
     const size = wanted.reduce((sum, item) => sum + item.size, 0);
     reserve(owner, size);
+    const mine: Item[] = [];
+    const settled = new Set<Sha256>();
     // A file without a row may be torn, so only the row counts as "kept".
-    const absent = wanted.filter(({ hash }) => rowOf.get(hash) === undefined);
-    const others = absent.map(({ hash }) => writing.get(hash)).filter((work) => work !== undefined);
-    const mine = absent.filter(({ hash }) => !writing.has(hash));
+    const absent = (): readonly Item[] =>
+      wanted.filter(({ hash }) => !settled.has(hash) && rowOf.get(hash) === undefined);
     try {
-      const work = mine.length === 0 ? Promise.resolve() : write(mine);
-      for (const { hash } of mine) writing.set(hash, work);
-      await allOf([work, ...others]);
+      // Again after each wait: who kept one of them may have let it go meanwhile, and its file with it.
+      for (let missing = absent(); missing.length > 0; missing = absent()) {
+        const others = missing.map(({ hash }) => writing.get(hash)).filter((work) => work !== undefined);
+        const now = missing.filter(({ hash }) => !writing.has(hash));
+        const work = now.length === 0 ? Promise.resolve() : write(now);
+        for (const { hash } of now) writing.set(hash, work);
+        mine.push(...now);
+        await allOf([work, ...others]);
+        for (const { hash } of missing) settled.add(hash);
+      }
       record(wanted, owner);
     } finally {
       for (const { hash } of mine) writing.delete(hash);

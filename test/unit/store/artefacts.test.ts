@@ -57,6 +57,15 @@ test('what is kept while another owner is let go counts once', async () => {
   expect(store.artefacts.room('a')).toBe(400);
 });
 
+test('what another owner lets go while it is kept beside new bytes is there all the same', async () => {
+  const { sha256: hash } = await store.artefacts.put(bytes('old'), 'o');
+  const underWay = store.artefacts.putAll([bytes('old'), bytes('new')], 'a');
+  await Promise.all([underWay, store.letGo(['o'], { type: 'let-go', data: {} })]);
+  expect(Buffer.from(await store.artefacts.get(hash)).toString()).toBe('old');
+  expect(await store.artefacts.verify()).toEqual({ checked: 2, faults: [] });
+  expect([store.artefacts.room('a'), store.artefacts.total()]).toEqual([994, 6]);
+});
+
 test('an owner has an allowance; others are not affected, and bytes on their way count', async () => {
   await store.artefacts.put(new Uint8Array(600), 'a');
   await expect(store.artefacts.put(new Uint8Array(401).fill(1), 'a')).rejects.toMatchObject({
