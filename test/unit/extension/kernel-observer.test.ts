@@ -1,3 +1,4 @@
+import { setImmediate as settled } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { EscrowError } from '../../../src/protocol/errors.ts';
 import { ClientId } from '../../../src/protocol/primitives.ts';
@@ -140,12 +141,15 @@ test('missed events whose question was refused are asked for again, and meanwhil
   kernel.head = 9;
   kernel.refuses = 'evidence/subscribe';
   observer.receive('evidence/events', { events: [event(9)] });
-  await expect.poll(() => errors.length).toBe(1);
+  // This Kernel answers in the same turn.
+  await settled();
+  expect(errors).toHaveLength(1);
   expect(catchingUp()).toBe(true);
   const before = asked.length;
   kernel.refuses = undefined;
   observer.retry();
-  await expect.poll(catchingUp).toBe(false);
+  await settled();
+  expect(catchingUp()).toBe(false);
   expect(asked.slice(before)).toContain('evidence/subscribe');
   // Caught up: nothing more is asked.
   const after = asked.length;
@@ -168,13 +172,11 @@ test('events that are missed while the views are brought are asked for, too', as
     observer.receive('evidence/events', { events: [event(20)] });
   });
   observer.receive('evidence/events', { events: [event(9)] });
-  const caughtUp = (): boolean => store.state.connection.kind === 'connected' && !store.state.connection.catchingUp;
-  await expect.poll(caughtUp).toBe(true);
+  // This Kernel answers in the same turn.
+  await settled();
   expect(kernel.head).toBe(20);
-  await expect
-    .poll(() => {
-      observer.retry();
-      return asked.filter((method) => method === 'evidence/subscribe').length;
-    })
-    .toBe(2);
+  expect(store.state.connection).toMatchObject({ catchingUp: false });
+  observer.retry();
+  await settled();
+  expect(asked.filter((method) => method === 'evidence/subscribe')).toHaveLength(2);
 });
