@@ -109,7 +109,9 @@ const show: Command = {
     const link = await kernel.connect();
     const container = await pickSalvaged(link, args[0] ?? '');
     const files = await filesOf(link, container.engineId);
-    for (const line of containerLines({ ...container, paths: [], files: 0 }).slice(0, -1)) out.line(...line);
+    // Without the line that says where to find the files that it leaves out.
+    const about = containerLines({ ...container, paths: [] });
+    for (const line of container.files > 0 ? about.slice(0, -1) : about) out.line(...line);
     for (const { path, mode, artefact } of files) {
       if (artefact === null || mode === null) out.line('  ', styled('yellow', 'no room'), `  ${path}`);
       else out.line(`  ${octal(mode)}  ${short(artefact.sha256)}  ${bytesText(artefact.size).padStart(10)}  ${path}`);

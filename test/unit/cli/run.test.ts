@@ -116,6 +116,35 @@ describe('command line', () => {
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'Usage', next: 'escrow contract --help' } });
   });
 
+  it('shows of a container that was read out also how much, and that there is a log', async () => {
+    const sha256 = 'ab'.repeat(32);
+    const container = {
+      engineId: 'f1'.repeat(32),
+      name: 'escrow-attempt-att_1',
+      at: 0,
+      purpose: 'attempt',
+      owner: 'att_1',
+      session: null,
+      files: 1,
+      bytes: 4,
+      paths: ['a.py'],
+      lost: 0,
+      auditLog: { sha256, size: 2048 },
+      fault: null,
+      tries: 1,
+    };
+    const files = [{ path: 'a.py', mode: 0o755, artefact: { sha256, size: 4 } }];
+    const answers: Record<string, unknown> = {
+      'salvage/list': { containers: [container], more: false },
+      'salvage/get': { container, files, more: false },
+    };
+    const { code, stdout } = await run(['salvage', 'show', 'last'], (method) => answers[method]);
+    expect(code).toBe(0);
+    expect(stdout).toContain('  1 files, 4 bytes · log of what was done in it, 2.0 KiB\n');
+    expect(stdout).toMatch(/ {2}0755 {2}(?:ab)+ +4 bytes {2}a\.py\n/);
+    expect(stdout).not.toContain('more');
+  });
+
   it('names an unreadable contract and what to do, before any Kernel is asked', async () => {
     const { code, stderr } = await run(['contract', 'freeze', '/nowhere/x.contract.jsonc'], () => {
       throw new Error('asked');
