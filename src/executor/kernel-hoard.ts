@@ -31,7 +31,10 @@ const tables = ['tcp', 'tcp6', 'udp', 'udp6'];
 /** What there is more of than is allowed, in the network and process namespace of this process; null: of nothing. */
 export function hoarded(proc = '/proc'): Hoarded | null {
   const net = (name: string): string => beginningOf(`${proc}/self/net/${name}`, tableBytes);
+  // Before and after, the more counts: many that begin or end in between are none of another kind.
+  const unixBefore = unixIn(net('protocols'));
   const summary = net('sockstat') + net('sockstat6');
+  const unix = Math.max(unixBefore, unixIn(net('protocols')));
   const netlink = netlinkUse(net('netlink'));
   let { bytes } = netlink;
   let told = netlink.sockets;
@@ -44,7 +47,7 @@ export function hoarded(proc = '/proc'): Hoarded | null {
     told += queued.cut ? queued.filled : count;
   }
   // One that was disconnected, or reset by its peer, is in no table any more and keeps what waits in it.
-  const untold = Math.max(0, numberIn(summary, 'sockets: used') - unixIn(net('protocols')) - told);
+  const untold = Math.max(0, numberIn(summary, 'sockets: used') - unix - told);
   if (told + untold > hoardBounds.sockets) return 'sockets';
   const ofMachine = pageBytes * (numberIn(summary, 'TCP:.* mem') + numberIn(summary, 'UDP:.* mem'));
   const most = Math.min(bytes + untold * hoardBounds.untoldBytes, ofMachine);
