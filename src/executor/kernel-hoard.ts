@@ -8,8 +8,8 @@ import { closeSync, openSync, readSync } from 'node:fs';
 export type Hoarded = 'sockets' | 'locks';
 
 export const hoardBounds = {
-  /** IPv4, IPv6 and netlink. UNIX sockets are charged. */
-  sockets: 512,
+  /** IPv4, IPv6 and netlink; as many as one process has descriptors. UNIX sockets are charged. */
+  sockets: 1024,
   /** What waits in them, as the kernel states it. */
   socketBytes: 128 * 1024 * 1024,
   /** What is taken to wait in one that no table has, if the machine holds as much. The most that one takes is a setting. */

@@ -5,6 +5,12 @@ import type { Sandbox } from '../../src/server/sandbox/port.ts';
 import { collect } from '../fixtures/collected.ts';
 import { file, pathOf, python, sandboxBench, textOf, type SandboxBench } from '../fixtures/sandbox.ts';
 
+/** 1,200 of them, more than one process has descriptors for: half of them are on their way through a socket. */
+const many = `held = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)]
+for _ in range(6):
+    some = [one() for _ in range(100)]; socket.send_fds(held[0][0], [b"x"], [s.fileno() for s in some]); del some
+held += [one() for _ in range(600)]`;
+
 const hoards = {
   tcp: `import socket
 listener = socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(300)
@@ -39,11 +45,14 @@ for _ in range(400):
     ctypes.CDLL(None).connect(s.fileno(), bytes(16), 16)`,
   netlink: `import socket, struct
 ask = struct.pack("=IHHIIBBHiII", 32, 18, 1, 1, 0, 0, 0, 0, 1, 0, 0)
-for _ in range(600):
-    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.bind((0, 0)); held.append(s)
-    for _ in range(10): s.send(ask)`,
+def one():
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.bind((0, 0))
+    for _ in range(10): s.send(ask)
+    return s
+${many}`,
   sockets: `import socket
-for _ in range(600): s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); held.append(s)`,
+def one(): s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); return s
+${many}`,
   locks: `import fcntl, os
 for n in range(100):
     fd = os.open("/tmp/%d" % n, os.O_RDWR | os.O_CREAT); held.append(fd)
@@ -78,7 +87,7 @@ beforeAll(async () => {
         `import socket, fcntl, time
 listener = socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(200)
 held = []
-for _ in range(150):
+for _ in range(300):
     a = socket.create_connection(listener.getsockname()); b, _ = listener.accept(); held.append((a, b)); a.send(bytes(10000))
 with open("/tmp/locked", "w") as locked:
     for at in range(0, 2000, 2): fcntl.lockf(locked, fcntl.LOCK_EX, 1, at)
