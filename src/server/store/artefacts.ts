@@ -90,6 +90,18 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
   const putting = new Map<string, Promise<void>>();
   /** Files that are under way or renamed and not yet recorded, by hash. */
   const writing = new Map<Sha256, Promise<void>>();
+  /** How many puts that are under way rest on a file, whoever writes or keeps it: it is not removed before they end. */
+  const claims = new Map<Sha256, number>();
+  const claim = (items: readonly Item[]): void => {
+    for (const { hash } of items) claims.set(hash, (claims.get(hash) ?? 0) + 1);
+  };
+  const unclaim = (items: readonly Item[]): void => {
+    for (const { hash } of items) {
+      const left = (claims.get(hash) ?? 0) - 1;
+      if (left > 0) claims.set(hash, left);
+      else claims.delete(hash);
+    }
+  };
   /** Folders whose own entry is known to be durable in this process. */
   const lasting = new Map<string, Promise<void>>();
   let total = totalOf.get() ?? 0;
@@ -202,25 +214,20 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
     if (wanted.length === 0) return;
     const size = wanted.reduce((sum, item) => sum + item.size, 0);
     reserve(owner, size);
+    claim(wanted);
     const mine: Item[] = [];
-    const settled = new Set<Sha256>();
-    // A file without a row may be torn, so only the row counts as "kept".
-    const absent = (): readonly Item[] =>
-      wanted.filter(({ hash }) => !settled.has(hash) && rowOf.get(hash) === undefined);
     try {
-      // Again after each wait: who kept one of them may have let it go meanwhile, and its file with it.
-      for (let missing = absent(); missing.length > 0; missing = absent()) {
-        const others = missing.map(({ hash }) => writing.get(hash)).filter((work) => work !== undefined);
-        const now = missing.filter(({ hash }) => !writing.has(hash));
-        const work = now.length === 0 ? Promise.resolve() : write(now);
-        for (const { hash } of now) writing.set(hash, work);
-        mine.push(...now);
-        await allOf([work, ...others]);
-        for (const { hash } of missing) settled.add(hash);
-      }
+      // A file without a row may be torn, so only the row counts as "kept".
+      const absent = wanted.filter(({ hash }) => rowOf.get(hash) === undefined);
+      const others = absent.map(({ hash }) => writing.get(hash)).filter((work) => work !== undefined);
+      mine.push(...absent.filter(({ hash }) => !writing.has(hash)));
+      const work = mine.length === 0 ? Promise.resolve() : write(mine);
+      for (const { hash } of mine) writing.set(hash, work);
+      await allOf([work, ...others]);
       record(wanted, owner);
     } finally {
       for (const { hash } of mine) writing.delete(hash);
+      unclaim(wanted);
       release(owner, size);
     }
   };
@@ -324,7 +331,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
       for (const name of hashes) {
         const hash = Sha256.parse(name);
         // Put again meanwhile: it is kept. Looked up and removed without a pause, so that no put comes in between.
-        if (rowOf.get(hash) !== undefined || writing.has(hash)) continue;
+        if (rowOf.get(hash) !== undefined || claims.has(hash)) continue;
         try {
           unlinkSync(fileOf(hash));
         } catch {
@@ -340,7 +347,7 @@ export function createArtefactStore(options: ArtefactStoreOptions): ArtefactFile
         for (const name of await readdir(path.join(folder, prefix)).catch(() => [])) {
           const hash = Sha256.safeParse(name);
           // Looked up and removed without a pause: a put that is under way can't come in between.
-          if (hash.success && (rowOf.get(name) !== undefined || writing.has(hash.data))) continue;
+          if (hash.success && (rowOf.get(name) !== undefined || claims.has(hash.data))) continue;
           const file = path.join(folder, prefix, name);
           try {
             const { size } = statSync(file);

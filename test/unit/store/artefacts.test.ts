@@ -66,6 +66,17 @@ test('what another owner lets go while it is kept beside new bytes is there all 
   expect([store.artefacts.room('a'), store.artefacts.total()]).toEqual([994, 6]);
 });
 
+test('what somebody else writes and lets go again while it is kept beside others is there all the same', async () => {
+  await store.artefacts.put(bytes('old'), 'o');
+  const theirs = store.artefacts.put(bytes('new'), 'b');
+  const underWay = store.artefacts.putAll([bytes('new'), bytes('old')], 'a');
+  const letGo = store.letGo(['o'], { type: 'let-go', data: {} });
+  await theirs;
+  await Promise.all([letGo, store.letGo(['b'], { type: 'let-go', data: {} }), underWay]);
+  expect(await store.artefacts.verify()).toEqual({ checked: 2, faults: [] });
+  expect([store.artefacts.room('a'), store.artefacts.total()]).toEqual([994, 6]);
+});
+
 test('an owner has an allowance; others are not affected, and bytes on their way count', async () => {
   await store.artefacts.put(new Uint8Array(600), 'a');
   await expect(store.artefacts.put(new Uint8Array(401).fill(1), 'a')).rejects.toMatchObject({
