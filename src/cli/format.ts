@@ -22,6 +22,12 @@ export function time(at: number): string {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
+/** Bytes for people: 12 bytes, 1.5 KiB, 4.2 MiB. */
+export function bytesText(bytes: number): string {
+  if (bytes < 1024) return `${bytes} bytes`;
+  return bytes < 1024 ** 2 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+}
+
 /** Milliseconds for people: 350 ms, 4.2 s, 3 min 5 s. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;

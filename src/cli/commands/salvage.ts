@@ -4,20 +4,13 @@ import { sha256 } from '../../protocol/hash.ts';
 import type { SalvagedContainer, SalvagedFile } from '../../protocol/salvage.ts';
 import { count, text, type Command } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
-import { short, time, type Lines } from '../format.ts';
+import { bytesText, short, time, type Lines } from '../format.ts';
 import { FreshFolder, type NameFault } from '../fresh-folder.ts';
 import type { KernelLink } from '../kernel-access.ts';
 import { styled, type Part } from '../output.ts';
 import { pickSalvaged } from '../pick.ts';
 import { readArtefact } from '../read-artefact.ts';
 import { visibleJson } from '../visible.ts';
-
-const bytesText = (bytes: number): string =>
-  bytes < 1024
-    ? `${bytes} bytes`
-    : bytes < 1024 ** 2
-      ? `${(bytes / 1024).toFixed(1)} KiB`
-      : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 
 /** Whether it is all that was written in the container, and why not. */
 function wholeness({ fault, lost }: SalvagedContainer): readonly Part[] {

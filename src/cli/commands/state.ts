@@ -2,9 +2,7 @@ import path from 'node:path';
 import { EscrowError } from '../../protocol/errors.ts';
 import { count, given, text, type Command } from '../command.ts';
 import { exitCodes, UsageError } from '../exit-code.ts';
-import { time } from '../format.ts';
-
-const mebibytes = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+import { bytesText, time } from '../format.ts';
 
 /** At most so many lines of a list that a person did not ask for. */
 const shown = 20;
@@ -45,8 +43,8 @@ const backup: Command = {
     const link = await kernel.connect();
     const [folder] = args;
     const made = await link.call('kernel/backup', folder === undefined ? {} : { folder: path.resolve(folder) });
-    out.line(`log         ${made.events} events, ${mebibytes(made.databaseBytes)}`);
-    out.line(`artefacts   ${made.artefacts} files, ${mebibytes(made.artefactBytes)}`);
+    out.line(`log         ${made.events} events, ${bytesText(made.databaseBytes)}`);
+    out.line(`artefacts   ${made.artefacts} files, ${bytesText(made.artefactBytes)}`);
     out.line(
       made.folder === null
         ? 'Nothing was written. Make it with: escrow kernel backup FOLDER'
@@ -81,7 +79,7 @@ const restore: Command = {
       throw new EscrowError(error.code, error.message, 'Stop it first: escrow kernel stop --settle', error.details);
     });
     out.line(`log         ${restored.events} events`);
-    out.line(`artefacts   ${restored.artefacts} files, ${mebibytes(restored.artefactBytes)}`);
+    out.line(`artefacts   ${restored.artefacts} files, ${bytesText(restored.artefactBytes)}`);
     out.line(`What was there before is in ${restored.former}.`);
     out.value(restored);
     return exitCodes.ok;
@@ -126,7 +124,7 @@ const prune: Command = {
     if (result.sessions.length > shown) out.line(`            and ${result.sessions.length - shown} more`);
     const { open, accepted, undecided, recent } = result.kept;
     out.line(`stays       ${open} open, ${accepted} accepted, ${undecided} undecided, ${recent} newer`);
-    out.line(`${result.applied ? 'freed' : 'would free'}  ${result.artefacts} artefacts, ${mebibytes(result.bytes)}`);
+    out.line(`${result.applied ? 'freed' : 'would free'}  ${result.artefacts} artefacts, ${bytesText(result.bytes)}`);
     if (!result.applied && result.sessions.length > 0)
       out.line('Nothing was changed. Do it with: --apply --reviewer NAME');
     out.value(result);
